@@ -1,0 +1,260 @@
+# Pinfold's build: one GNU makefile, no recursion into directories.
+#
+#   make              the four programs, in build/
+#   make up | down    install what is missing, build, start (stop) server and runner
+#   make env          print how a shell reaches them:  eval "$(make -s env)"
+#   make test         install what the tests need, build, run every test
+#   make bench        the benchmark table and build/bench.json
+#   make lint         formatting, sizes, names, fences
+#   make fuzz SECONDS=60
+#   make deps         install the Debian packages of all of the above
+#   make clean
+#
+# Variables: CC=gcc|clang, OPT=-O2, PORT=7070, STATE=DIR, SECONDS=N, and SAN=1, which builds server and
+# client with AddressSanitizer and UndefinedBehaviorSanitizer into build/san/.
+
+MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+ifneq ($(filter undefined default,$(origin CC)),)
+CC := gcc
+endif
+CLANG := clang
+AR := ar
+OPT ?= -O2
+PORT ?= 7070
+STATE ?= /var/lib/pinfold
+SECONDS ?= 60
+B := build
+
+# ---------------------------------------------------------------------------------------------------
+# Packages (Debian 12).
+
+PACKAGES_build := gcc make pkg-config libmicrohttpd-dev libjansson-dev libseccomp-dev libcap-dev \
+    libcgroup-dev libcurl4-openssl-dev libarchive-dev libsodium-dev
+PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-dev clang-format-14 \
+    nodejs openjdk-17-jdk-headless gcc make git perl strace procps iproute2 util-linux
+PACKAGES_bench := bubblewrap
+PACKAGES_lint := clang-format-14 python3
+
+# ---------------------------------------------------------------------------------------------------
+# Directories. INC is the fence: a file may include headers of its own directory and of those named
+# here, and of nothing else, because the compiler is given no other path.
+
+DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/init server/api server \
+    agent-client tests/bench
+
+INC_runner/base :=
+INC_runner/wire := runner/base
+INC_runner/policy := runner/wire runner/base
+INC_runner/jail := runner/policy runner/wire runner/base
+INC_runner/main := runner/jail runner/policy runner/wire runner/base
+INC_runner/init := runner/wire runner/base
+INC_server/api := runner/wire runner/base
+INC_server := server/api runner/wire runner/base
+INC_agent-client := server/api runner/wire runner/base
+INC_tests/bench := runner/base
+
+# Libraries by pkg-config name, per directory that calls them.
+PKG_runner/policy := jansson libsodium
+PKG_runner/jail := libseccomp libcap libcgroup
+PKG_server/api := jansson libsodium
+PKG_server := libmicrohttpd libarchive libsodium
+PKG_agent-client := libcurl libsodium
+PKG_tests/bench := libseccomp jansson
+
+# Programs: the directory that holds main() and the variant that it is built as.
+PROGRAMS := pinfold-server pinfold-runner pinfold-init pinfold
+MAIN_pinfold-server := server
+MAIN_pinfold-runner := runner/main
+MAIN_pinfold-init := runner/init
+MAIN_pinfold := agent-client
+SAN_PROGRAMS := pinfold-server pinfold
+
+# Unit tests (tests/unit/unit_NAME.c) and fuzz harnesses (tests/fuzz/fuzz_NAME.c) are named after the
+# module NAME.c that they test. They run under the sanitizers, except for the modules of these
+# directories: they make namespaces and filter system calls, which a sanitizer's runtime needs.
+UNIT_PLAIN_DIRS := runner/jail runner/init
+
+# ---------------------------------------------------------------------------------------------------
+# Flags. Variants: rel (programs), init (process 1 of a jail), san (sanitizers), fuzz (libFuzzer).
+
+VARIANTS := rel init san fuzz
+MACHINE := $(shell uname -m)
+WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla \
+    -Wconversion -Wsign-conversion -fno-common
+HARDEN := -fstack-protector-strong -fstack-clash-protection \
+    $(if $(filter x86_64,$(MACHINE)),-fcf-protection)
+CFLAGS_all := -std=gnu17 -D_GNU_SOURCE $(WARN) $(HARDEN) -g -ffunction-sections -fdata-sections
+LDFLAGS_all := -Wl,-z,relro,-z,now -Wl,-z,noexecstack -Wl,--gc-sections -Wl,--as-needed
+
+CC_rel = $(CC)
+CFLAGS_rel := $(OPT) -D_FORTIFY_SOURCE=2 -fPIE
+LDFLAGS_rel := -pie
+
+# Static, so that nothing of the jail's file system is loaded into process 1; small, because its
+# address space is what a jail costs.
+CC_init = $(CC)
+CFLAGS_init := -Os -D_FORTIFY_SOURCE=2 -fPIE
+LDFLAGS_init := -static-pie -s
+
+CC_san = $(CC)
+SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
+CFLAGS_san := -O1 -fno-omit-frame-pointer -fPIE $(SANITIZE)
+LDFLAGS_san := -pie $(SANITIZE)
+
+CC_fuzz = $(CLANG)
+CFLAGS_fuzz := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
+    -fno-sanitize-recover=all
+LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
+
+# ---------------------------------------------------------------------------------------------------
+# Entry points.
+
+.PHONY: all tests fuzzers objects up down env test bench lint fuzz deps clean FORCE
+
+ifdef SAN
+all: $(SAN_PROGRAMS:%=$(B)/san/%)
+else
+all: $(PROGRAMS:%=$(B)/%)
+endif
+
+up:
+	@deploy/deps.sh $(PACKAGES_build)
+	@+$(MAKE) --no-print-directory all
+	@deploy/up.sh --port '$(PORT)' --state '$(STATE)'
+
+down:
+	@deploy/down.sh --state '$(STATE)'
+
+env:
+	@deploy/env.sh --state '$(STATE)'
+
+test:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test)
+	@+$(MAKE) --no-print-directory all tests
+	@tests/run
+
+bench:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_bench)
+	@+$(MAKE) --no-print-directory all $(B)/tests/bench
+	@$(B)/tests/bench --json $(B)/bench.json
+
+lint:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_lint)
+	@+$(MAKE) --no-print-directory objects
+	@LINT_BUILD='$(B)' LINT_CFLAGS='$(CC) $(CFLAGS_all) $(CFLAGS_rel)' \
+	    LINT_FENCES='$(foreach d,$(DIRS),$(d)=$(subst $(space),$(comma),$(strip $(INC_$(d)))))' \
+	    tests/lint
+
+fuzz: fuzzers
+	@tests/fuzz/run '$(SECONDS)'
+
+deps:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test) $(PACKAGES_bench)
+
+clean:
+	rm -rf $(B)
+
+# ---------------------------------------------------------------------------------------------------
+# Objects and archives: build/VARIANT/obj/DIR/NAME.o and build/VARIANT/lib/DIR.a. An archive gives a
+# program only what it uses.
+
+empty :=
+space := $(empty) $(empty)
+comma := ,
+
+# Asked once, and only when something is compiled: a fresh machine has no pkg-config yet.
+pkg = $(if $(filter undefined,$(origin PKG_$(2)_$(1))),$(eval PKG_$(2)_$(1) := \
+    $(shell pkg-config --$(2) $(1))))$(PKG_$(2)_$(1))
+include_of = $(1) $(INC_$(1))
+packages_of = $(sort $(foreach d,$(call include_of,$(1)),$(PKG_$(d))))
+archives_of = $(foreach d,$(call include_of,$(2)),$(B)/$(1)/lib/$(d).a)
+objects_of = $(patsubst %.c,$(B)/$(1)/obj/%.o,$(wildcard $(2)/*.c))
+compile_of = $(CC_$(1)) $(CFLAGS_all) $(CFLAGS_$(1))
+libs_of = $(foreach p,$(call packages_of,$(1)),$(call pkg,$(p),libs)) -pthread
+link = $(CC_$(1)) $(CFLAGS_$(1)) $(LDFLAGS_all) $(LDFLAGS_$(1)) -o $@ \
+    $(filter %.o,$^) -Wl,--start-group $(filter %.a,$^) -Wl,--end-group
+
+# Rebuilds a variant when its command changes.
+$(foreach v,$(VARIANTS),$(B)/$(v)/flags): $(B)/%/flags: FORCE
+	@mkdir -p $(@D)
+	@echo '$(call compile_of,$*)' | cmp -s - $@ || echo '$(call compile_of,$*)' > $@
+
+define directory_rules # variant, directory
+$(B)/$(1)/obj/$(2)/%.o: $(2)/%.c $(B)/$(1)/flags
+	@mkdir -p $$(@D)
+	@echo "  CC   $(1)  $$<"
+	@$(call compile_of,$(1)) $(addprefix -I,$(call include_of,$(2))) \
+	    $$(foreach p,$(call packages_of,$(2)),$$(call pkg,$$(p),cflags)) -MMD -MP -c $$< -o $$@
+
+# The directory itself: its time changes when a source is added or removed.
+$(B)/$(1)/lib/$(2).a: $(call objects_of,$(1),$(2)) $(2)
+	@mkdir -p $$(@D)
+	@rm -f $$@
+	@$(AR) rcs $$@ $$(filter %.o,$$^)
+endef
+
+$(foreach v,$(VARIANTS),$(foreach d,$(DIRS),$(eval $(call directory_rules,$(v),$(d)))))
+
+# What the linter looks into: every object as it is in its program.
+objects: $(foreach d,$(DIRS),$(call objects_of,$(if $(filter runner/init,$(d)),init,rel),$(d)))
+
+define program_rules # variant, path, directory with main()
+$(2): $(call archives_of,$(1),$(3))
+	@mkdir -p $$(@D)
+	@echo "  LD   $(1)  $$@"
+	@$$(call link,$(1)) $(if $(filter init,$(1)),,$$(call libs_of,$(3)))
+endef
+
+$(foreach p,$(filter-out pinfold-init,$(PROGRAMS)), \
+    $(eval $(call program_rules,rel,$(B)/$(p),$(MAIN_$(p)))))
+$(foreach p,$(SAN_PROGRAMS),$(eval $(call program_rules,san,$(B)/san/$(p),$(MAIN_$(p)))))
+$(eval $(call program_rules,init,$(B)/pinfold-init,$(MAIN_pinfold-init)))
+$(eval $(call program_rules,rel,$(B)/tests/bench,tests/bench))
+
+# ---------------------------------------------------------------------------------------------------
+# Tests: build/tests/unit-NAME, build/tests/replay-NAME (a harness over its corpus) and
+# build/fuzz/NAME (libFuzzer). A test of a module that is not there has no rule; tests/run says so.
+
+module_dir = $(firstword $(foreach d,$(DIRS),$(if $(wildcard $(d)/$(1).c),$(d))))
+modules_of = $(foreach m,$(patsubst tests/$(1)/$(2)_%.c,%,$(wildcard tests/$(1)/$(2)_*.c)), \
+    $(if $(call module_dir,$(m)),$(m)))
+UNITS := $(call modules_of,unit,unit)
+FUZZERS := $(call modules_of,fuzz,fuzz)
+
+define test_rules # variant, source without .c, program, directory of the module, more objects
+$(B)/$(1)/obj/$(2).o: $(2).c $(B)/$(1)/flags
+	@mkdir -p $$(@D)
+	@echo "  CC   $(1)  $$<"
+	@$(call compile_of,$(1)) $(addprefix -I,$(call include_of,$(4)) $(dir $(2))) \
+	    $$(foreach p,$(call packages_of,$(4)),$$(call pkg,$$(p),cflags)) -MMD -MP -c $$< -o $$@
+
+$(3): $(B)/$(1)/obj/$(2).o $(5) $(call archives_of,$(1),$(4))
+	@mkdir -p $$(@D)
+	@echo "  LD   $(1)  $$@"
+	@$$(call link,$(1)) $$(call libs_of,$(4)) $(if $(findstring /unit/,$(2)),-lcmocka)
+endef
+
+unit_variant = $(if $(filter $(UNIT_PLAIN_DIRS),$(call module_dir,$(1))),rel,san)
+$(foreach m,$(UNITS),$(eval $(call test_rules,$(call unit_variant,$(m)),tests/unit/unit_$(m),$(strip \
+    )$(B)/tests/unit-$(m),$(call module_dir,$(m)))))
+$(foreach m,$(FUZZERS),$(eval $(call test_rules,san,tests/fuzz/fuzz_$(m),$(strip \
+    )$(B)/tests/replay-$(m),$(call module_dir,$(m)),$(B)/san/obj/tests/fuzz/replay.o)))
+$(foreach m,$(FUZZERS),$(eval $(call test_rules,fuzz,tests/fuzz/fuzz_$(m),$(strip \
+    )$(B)/fuzz/$(m),$(call module_dir,$(m)))))
+
+$(B)/san/obj/tests/fuzz/replay.o: tests/fuzz/replay.c $(B)/san/flags
+	@mkdir -p $(@D)
+	@$(call compile_of,san) -MMD -MP -c $< -o $@
+
+# Writes the first inputs of the codec harnesses; not part of a test run.
+$(eval $(call test_rules,rel,tests/fuzz/seeds,$(B)/tests/seeds,runner/wire))
+
+tests: $(UNITS:%=$(B)/tests/unit-%) $(FUZZERS:%=$(B)/tests/replay-%) $(SAN_PROGRAMS:%=$(B)/san/%)
+fuzzers: $(FUZZERS:%=$(B)/fuzz/%)
+
+-include $(shell [ ! -d $(B) ] || find $(B) -name '*.d')

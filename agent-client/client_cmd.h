@@ -1,0 +1,26 @@
+/* A subcommand of pinfold. main.c holds the table of all of them. */
+#pragma once
+
+#include <stddef.h>
+
+#define CLIENT_EXIT_USAGE 2
+/* What is not the program's doing: the server away, a refusal, a lost connection. */
+#define CLIENT_EXIT_TROUBLE 125
+
+struct client_cmd {
+    const char *name;
+    const char *about; /* one line for the overview */
+    /* argv[0] is the subcommand's name. Returns the exit status. */
+    int (*run)(int argc, char **argv);
+};
+
+extern const struct client_cmd run_cmd;
+extern const struct client_cmd doctor_cmd;
+extern const struct client_cmd runs_cmd;
+extern const struct client_cmd policies_cmd;
+extern const struct client_cmd version_cmd;
+extern const struct client_cmd help_cmd;
+
+/* The overview of all commands, in the order of the table (main.c). */
+const struct client_cmd *const *client_cmd_table(void);
+const struct client_cmd *client_cmd_find(const char *name); /* NULL when unknown */

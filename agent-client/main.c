@@ -1,0 +1,65 @@
+/* pinfold: the client.
+ *
+ * Everything it knows of the server comes from PINFOLD_URL and PINFOLD_TOKEN. It never runs a
+ * command on this machine: when the server is away, that is an error. */
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client_cmd.h"
+#include "say.h"
+
+static const struct client_cmd *const main_table[] = {
+    &run_cmd,
+    &version_cmd,
+    &help_cmd,
+    NULL,
+};
+
+const struct client_cmd *const *client_cmd_table(void) {
+    return main_table;
+}
+
+const struct client_cmd *client_cmd_find(const char *name) {
+    for (size_t i = 0; main_table[i] != NULL; i++)
+        if (strcmp(main_table[i]->name, name) == 0)
+            return main_table[i];
+    return NULL;
+}
+
+/* A descriptor 0, 1 or 2 that is closed would become the socket to the server, and what is printed
+ * would go there. */
+static int main_open_standard(void) {
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd < 0)
+        return -1;
+    close(fd);
+    return 0;
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "";
+    const struct client_cmd *cmd;
+
+    if (main_open_standard() < 0)
+        return CLIENT_EXIT_TROUBLE;
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    cmd = client_cmd_find(name);
+    if (cmd == NULL && *name == '\0') {
+        say_line("which command? Try pinfold help");
+        return CLIENT_EXIT_USAGE;
+    }
+    if (cmd == NULL) {
+        say_line("there is no command %s; try pinfold help", name);
+        return CLIENT_EXIT_USAGE;
+    }
+    return cmd->run(argc - 1, argv + 1);
+}

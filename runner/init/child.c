@@ -1,0 +1,215 @@
+#include "child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "collect.h"
+#include "fd.h"
+#include "init.h"
+#include "launch.h"
+#include "probe.h"
+#include "setup.h"
+#include "spec.h"
+#include "unpack.h"
+
+struct child {
+    _Alignas(8) char message[sizeof(struct initmsg_exec) + WIRE_SPEC_INLINE_MAX];
+    struct spec spec;
+};
+
+static void child_send(const struct initmsg_report *r) {
+    if (fd_send(INITMSG_FD, r, sizeof *r, NULL, 0, NULL) != 0) {
+        _exit(125);
+    }
+}
+
+/* Tells the runner what could not be done, to what and why, and ends. */
+static void __attribute__((noreturn)) child_refuse(const char *stage, const char *path, int code) {
+    struct initmsg_report r = {.type = INITMSG_REFUSED, .code = code};
+    strncpy(r.stage, stage, sizeof r.stage - 1);
+    strncpy(r.path, path, sizeof r.path - 1);
+    child_send(&r);
+    _exit(125);
+}
+
+/* One message of the expected type; the end of the socket ends the child. */
+static size_t child_expect(struct child *c, uint32_t type, int fds[FD_PASS_MAX], size_t *nfds) {
+    ssize_t n = fd_recv(INITMSG_FD, c->message, sizeof c->message, fds, nfds, NULL, NULL);
+    uint32_t got = 0;
+    if (n < (ssize_t)sizeof got) {
+        _exit(125);
+    }
+    memcpy(&got, c->message, sizeof got);
+    if (got != type) {
+        _exit(125);
+    }
+    return (size_t)n;
+}
+
+/* Keeps 0, 1, 2 (/dev/null) and the socket, which moves to INITMSG_FD. */
+static void child_descriptors(int sock, int signals) {
+    (void)close(signals);
+    if (dup3(sock, INITMSG_FD, O_CLOEXEC) < 0 ||
+        syscall(SYS_close_range, INITMSG_FD + 1, ~0U, 0) != 0) {
+        _exit(125);
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void child_confine(struct child *c) {
+    int fds[FD_PASS_MAX];
+    size_t nfds = 0;
+    struct initmsg_report r = {.type = INITMSG_HELLO, .pid = (uint32_t)getpid()};
+    child_send(&r);
+    if (child_expect(c, INITMSG_GO, fds, &nfds) != sizeof(struct initmsg_word) || nfds != 0) {
+        _exit(125);
+    }
+    const struct initmsg_word *go = (const struct initmsg_word *)(const void *)c->message;
+    if (go->first && unshare(CLONE_NEWCGROUP) != 0) {
+        child_refuse("cgroup namespace", "", errno);
+    }
+    const char *stage = "";
+    if (setup_become_user(&stage) != 0) {
+        child_refuse(stage, "", errno);
+    }
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
+        child_refuse("undumpable", "", errno);
+    }
+    r = (struct initmsg_report){.type = INITMSG_READY, .pid = (uint32_t)getpid()};
+    child_send(&r);
+}
+
+struct child_fds {
+    int spec;
+    int bundle;
+};
+
+/* Puts the attached descriptors, in the order of the mask's bits, where they belong. */
+static struct child_fds child_take_fds(const struct initmsg_exec *e, const int *fds, size_t nfds) {
+    struct child_fds out = {-1, -1};
+    size_t next = 0;
+    for (uint32_t bit = 1; bit <= WIRE_FD_BUNDLE; bit <<= 1) {
+        if (!(e->fds & bit)) {
+            continue;
+        }
+        if (next == nfds) {
+            child_refuse("descriptors", "", EPROTO);
+        }
+        int fd = fds[next++];
+        if (bit == WIRE_FD_SPEC) {
+            out.spec = fd;
+        } else if (bit == WIRE_FD_BUNDLE) {
+            out.bundle = fd;
+        } else {
+            int target = bit == WIRE_FD_STDIN ? 0 : bit == WIRE_FD_STDOUT ? 1 : 2;
+            if (dup2(fd, target) < 0) {
+                child_refuse("descriptors", "", errno);
+            }
+        }
+    }
+    if (next != nfds) {
+        child_refuse("descriptors", "", EPROTO);
+    }
+    if (!(e->fds & WIRE_FD_STDERR) && (e->fds & WIRE_FD_STDOUT) && dup2(1, 2) < 0) {
+        child_refuse("descriptors", "", errno);
+    }
+    return out;
+}
+
+static void child_rlimit(int what, uint64_t value, const char *name) {
+    struct rlimit lim = {.rlim_cur = value, .rlim_max = value};
+    if (setrlimit((__rlimit_resource_t)what, &lim) != 0) {
+        child_refuse("limit", name, errno);
+    }
+}
+
+static void child_limits(const struct initmsg_exec *e) {
+    child_rlimit(RLIMIT_NOFILE, e->open_files, "open_files");
+    child_rlimit(RLIMIT_FSIZE, e->file_bytes, "file_bytes");
+    child_rlimit(RLIMIT_STACK, e->stack_bytes, "stack_bytes");
+}
+
+/* The spec's bytes: they follow the message, or are mapped from their memfd. */
+static void child_spec(struct child *c, const struct initmsg_exec *e, size_t size, int fd) {
+    char *bytes = c->message + sizeof *e;
+    if (fd >= 0) {
+        bytes = launch_map(fd, e->spec_size);
+        if (bytes == NULL) {
+            child_refuse("spec", "", errno);
+        }
+    } else if (size != sizeof *e + e->spec_size) {
+        child_refuse("spec", "", EPROTO);
+    }
+    struct err err;
+    if (spec_decode(bytes, e->spec_size, &c->spec, &err) != 0) {
+        child_refuse("spec", "", EPROTO);
+    }
+}
+
+static void child_started(void) {
+    struct timespec cpu = {0, 0};
+    (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    struct initmsg_report r = {
+        .type = INITMSG_STARTED,
+        .mono_ns = clock_mono_ns(),
+        .cpu_ns = (uint64_t)cpu.tv_sec * CLOCK_NS_PER_S + (uint64_t)cpu.tv_nsec};
+    child_send(&r);
+}
+
+static void __attribute__((noreturn)) child_run(struct child *c, size_t size, const int *fds,
+                                                size_t nfds) {
+    struct initmsg_exec e;
+    if (size < sizeof e) {
+        child_refuse("message", "", EPROTO);
+    }
+    memcpy(&e, c->message, sizeof e);
+    struct child_fds extra = child_take_fds(&e, fds, nfds);
+    child_limits(&e);
+    if (e.probe != INITMSG_PROBE_NONE) {
+        child_started();
+        _exit(probe_run((enum initmsg_probe)e.probe));
+    }
+    child_spec(c, &e, size, extra.spec);
+    char path[WIRE_TEXT_MAX] = "";
+    if (extra.bundle >= 0 && unpack_bundle(extra.bundle, path, sizeof path) != 0) {
+        child_refuse("files", path, errno);
+    }
+    if (chdir(c->spec.cwd) != 0) {
+        child_refuse("chdir", c->spec.cwd, errno);
+    }
+    if (syscall(SYS_close_range, INITMSG_FD + 1, ~0U, 0) != 0) {
+        child_refuse("descriptors", "", errno);
+    }
+    child_started();
+    if (e.kind == WIRE_EXEC_COLLECT) {
+        _exit(collect_run(1, &c->spec, e.collect_bytes, e.collect_files));
+    }
+    launch_exec(&c->spec, (e.flags & WIRE_EXEC_SHELL) != 0, path, sizeof path);
+    child_refuse("exec", path, errno);
+}
+
+void child_main(int sock, int signals) {
+    static struct child c; /* large, and alone in its process */
+    child_descriptors(sock, signals);
+    /* Touched now, so that the start of a command meets no page fault here. */
+    memset(&c, 0, sizeof(struct initmsg_exec) + 4096);
+    memset(&c.spec, 0, 64 * sizeof(char *));
+    child_confine(&c);
+    int fds[FD_PASS_MAX];
+    size_t nfds = 0;
+    size_t size = child_expect(&c, INITMSG_EXEC, fds, &nfds);
+    child_run(&c, size, fds, nfds);
+}

@@ -1,0 +1,210 @@
+#include "init.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "child.h"
+#include "clock.h"
+#include "fd.h"
+#include "setup.h"
+
+#define INIT_CHILDREN_MAX 256
+
+/* What process 1 knows: which of its children are executions. Everything else that dies here is an
+ * orphan of a command and is only reaped. */
+struct init {
+    int signals; /* signalfd for SIGCHLD */
+    bool ready;  /* SETUP is done */
+    bool sealed;
+    pid_t first; /* the child forked before SEAL */
+    pid_t child[INIT_CHILDREN_MAX];
+    /* The largest message: SETUP with its program. */
+    _Alignas(8) char message[sizeof(struct initmsg_setup) + INITMSG_BPF_MAX];
+};
+
+static void init_report(const struct initmsg_report *r, int fd) {
+    /* The runner is gone when this fails, and then so is the jail. */
+    if (fd_send(INITMSG_FD, r, sizeof *r, &fd, fd >= 0 ? 1 : 0, NULL) != 0) {
+        _exit(1);
+    }
+}
+
+void init_fail(const char *stage, int code) {
+    struct initmsg_report r = {.type = INITMSG_FAILED, .code = code};
+    strncpy(r.stage, stage, sizeof r.stage - 1);
+    init_report(&r, -1);
+    _exit(1);
+}
+
+static void init_setup(struct init *in, size_t size) {
+    const struct initmsg_setup *wish = (const struct initmsg_setup *)(const void *)in->message;
+    if (in->ready || size < sizeof *wish || wish->bpf_bytes > INITMSG_BPF_MAX ||
+        wish->bpf_bytes % sizeof(struct sock_filter) != 0 || wish->bpf_bytes == 0 ||
+        size != sizeof *wish + wish->bpf_bytes) {
+        init_fail("setup message", EPROTO);
+    }
+    struct setup s = {.wish = wish, .bpf = in->message + sizeof *wish, .writable_fd = -1};
+    setup_run(&s);
+    struct initmsg_report r = {.type = INITMSG_SETUP_OK};
+    init_report(&r, s.writable_fd);
+    (void)close(s.writable_fd);
+    in->ready = true;
+}
+
+static void init_fork(struct init *in, size_t size, int sock) {
+    if (!in->ready || size != sizeof(struct initmsg_fork) || sock < 0 ||
+        (!in->sealed && in->first != 0)) {
+        init_fail("fork message", EPROTO);
+    }
+    size_t i = 0;
+    while (i < INIT_CHILDREN_MAX && in->child[i] != 0) {
+        i++;
+    }
+    if (i == INIT_CHILDREN_MAX) {
+        init_fail("fork", EAGAIN);
+    }
+    pid_t pid = fork();
+    if (pid < 0) {
+        init_fail("fork", errno);
+    }
+    if (pid == 0) {
+        child_main(sock, in->signals);
+    }
+    (void)close(sock);
+    in->child[i] = pid;
+    if (!in->sealed) {
+        in->first = pid;
+    }
+}
+
+static void init_seal(struct init *in, size_t size) {
+    if (in->sealed || in->first == 0 || size != sizeof(struct initmsg_word)) {
+        init_fail("seal message", EPROTO);
+    }
+    setup_seal(in->first);
+    in->sealed = true;
+    struct initmsg_report r = {.type = INITMSG_SEALED};
+    init_report(&r, -1);
+}
+
+static void init_reap(struct init *in) {
+    struct signalfd_siginfo info;
+    (void)!read(in->signals, &info, sizeof info);
+    for (;;) {
+        int status = 0;
+        pid_t pid = waitpid(-1, &status, WNOHANG);
+        if (pid <= 0) {
+            return;
+        }
+        for (size_t i = 0; i < INIT_CHILDREN_MAX; i++) {
+            if (in->child[i] == pid) {
+                in->child[i] = 0;
+                struct initmsg_report r = {.type = INITMSG_EXITED,
+                                           .pid = (uint32_t)pid,
+                                           .status = status,
+                                           .mono_ns = clock_mono_ns()};
+                init_report(&r, -1);
+                break;
+            }
+        }
+    }
+}
+
+/* The closed list of what the runner may ask. */
+static void init_command(struct init *in) {
+    int fds[FD_PASS_MAX];
+    size_t nfds = 0;
+    ssize_t n = fd_recv(INITMSG_FD, in->message, sizeof in->message, fds, &nfds, NULL, NULL);
+    if (n <= 0) {
+        _exit(0); /* the runner is gone: with process 1 everything ends */
+    }
+    uint32_t type = 0;
+    if ((size_t)n < sizeof type) {
+        init_fail("message", EPROTO);
+    }
+    memcpy(&type, in->message, sizeof type);
+    if (nfds != (type == INITMSG_FORK ? 1u : 0u)) {
+        init_fail("message descriptors", EPROTO);
+    }
+    switch (type) {
+    case INITMSG_SETUP:
+        init_setup(in, (size_t)n);
+        break;
+    case INITMSG_FORK:
+        init_fork(in, (size_t)n, fds[0]);
+        break;
+    case INITMSG_SEAL:
+        init_seal(in, (size_t)n);
+        break;
+    default:
+        init_fail("message type", EPROTO);
+    }
+}
+
+/* Whatever the runner's disposition and mask are, commands start with the defaults: an inherited
+ * ignored SIGPIPE breaks pipelines. SIGCHLD is blocked here for the signalfd; child_main() opens it. */
+static void init_signals(struct init *in) {
+    struct sigaction act = {.sa_handler = SIG_DFL};
+    for (int sig = 1; sig < NSIG; sig++) {
+        (void)sigaction(sig, &act, NULL); /* SIGKILL, SIGSTOP and libc's own refuse */
+    }
+    sigset_t mask;
+    sigemptyset(&mask);
+    sigaddset(&mask, SIGCHLD);
+    if (sigprocmask(SIG_SETMASK, &mask, NULL) != 0) {
+        init_fail("signals", errno);
+    }
+    in->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (in->signals < 0) {
+        init_fail("signals", errno);
+    }
+}
+
+/* Of all that the runner had open, only the control socket stays. */
+static void init_descriptors(void) {
+    if (syscall(SYS_close_range, INITMSG_FD + 1, ~0U, 0) != 0) {
+        init_fail("descriptors", errno);
+    }
+    int null = open("/dev/null", O_RDWR);
+    if (null < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0) {
+        init_fail("descriptors", errno);
+    }
+    if (null > 2) {
+        (void)close(null);
+    }
+    if (fcntl(INITMSG_FD, F_SETFD, FD_CLOEXEC) != 0) {
+        init_fail("descriptors", errno);
+    }
+}
+
+int main(void) {
+    static struct init in; /* large, and alone in its process */
+    init_descriptors();
+    init_signals(&in);
+    struct pollfd poll_fds[2] = {{.fd = INITMSG_FD, .events = POLLIN},
+                                 {.fd = in.signals, .events = POLLIN}};
+    for (;;) {
+        if (poll(poll_fds, 2, -1) < 0) {
+            if (errno == EINTR) {
+                continue;
+            }
+            return 1;
+        }
+        if (poll_fds[1].revents) {
+            init_reap(&in);
+        }
+        if (poll_fds[0].revents) {
+            init_command(&in);
+        }
+    }
+}

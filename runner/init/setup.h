@@ -1,0 +1,29 @@
+/* The ordered list of steps that make a jail from inside, run once by process 1. The order is the
+ * security policy; each step that fails ends the jail with the step's name. */
+#pragma once
+
+#include <stdint.h>
+
+#include "initmsg.h"
+
+struct sock_filter;
+
+struct setup {
+    const struct initmsg_setup *wish; /* borrowed */
+    const void *bpf;                  /* borrowed; wish->bpf_bytes bytes */
+    int writable_fd;                  /* out: O_PATH descriptor of the writable file system's root */
+};
+
+/* Runs the steps before the first fork. Does not return on failure (init_fail()). */
+void setup_run(struct setup *s);
+
+/* Gives up the last powers of process 1: joins the cgroup namespace of process `first`, becomes user
+ * INITMSG_UID_INIT, empties every capability set. Does not return on failure. */
+void setup_seal(int first);
+
+/* The same for a child: becomes the jail's user for good. 0, or -1 with errno and *stage. */
+int setup_become_user(const char **stage);
+
+/* Empties the effective, permitted and inheritable sets of the calling process and checks that they
+ * are empty. 0, or -1 with errno. */
+int setup_drop_caps(void);

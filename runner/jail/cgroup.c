@@ -1,0 +1,389 @@
+#include "cgroup.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "str.h"
+
+#define CGROUP_PERIOD_US 100000u /* the kernel's own default */
+
+static size_t cgroup_find(const struct cgroup_host *host, uint32_t role) {
+    for (size_t i = 0; i < host->count; i++) {
+        if (host->tree[i].roles & role) {
+            return i;
+        }
+    }
+    return 0; /* not reached: cgroup_host_init() refuses a host without every role */
+}
+
+static int cgroup_put(int dir, const char *file, uint64_t value, struct err *err) {
+    char text[32];
+    int n = snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    return fd_write_kernel(dir, file, text, (size_t)n, err);
+}
+
+static int cgroup_get(int dir, const char *file, uint64_t *value, struct err *err) {
+    fd_cleanup int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return err_sys(err, "opening cgroup file %s", file);
+    }
+    return fd_read_u64(fd, value, err);
+}
+
+static int cgroup_get_keyed(int dir, const char *file, const char *key, uint64_t *value,
+                            struct err *err) {
+    fd_cleanup int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) {
+        return err_sys(err, "opening cgroup file %s", file);
+    }
+    return fd_read_keyed_u64(fd, key, value, err);
+}
+
+static int cgroup_mkdir(int parent, const char *name, struct err *err) {
+    if (mkdirat(parent, name, 0755) != 0) {
+        return err_sys(err, "making cgroup %s", name);
+    }
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) {
+        (void)err_sys(err, "opening cgroup %s", name);
+        (void)unlinkat(parent, name, AT_REMOVEDIR);
+    }
+    return fd;
+}
+
+void cgroup_jail_init(struct cgroup_jail *jail) {
+    memset(jail, 0, sizeof *jail);
+    for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {
+        jail->fd[i] = -1;
+    }
+}
+
+void cgroup_step_init(struct cgroup_step *step) {
+    memset(step, 0, sizeof *step);
+    for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {
+        step->fd[i] = -1;
+    }
+    step->usage_fd = step->peak_fd = step->oom_fd = step->events_fd = -1;
+}
+
+/* A jail's group hands its controllers on to its steps (v2 only; v1 needs nothing). */
+static int cgroup_delegate(const struct cgroup_tree *tree, int dir, struct err *err) {
+    static const char want[] = "+memory +pids +cpu";
+    if (!tree->v2 || !(tree->roles & CGROUP_MEMORY)) {
+        return 0;
+    }
+    return fd_write_kernel(dir, "cgroup.subtree_control", want, sizeof want - 1, err);
+}
+
+int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cgroup_jail *jail,
+                     struct err *err) {
+    cgroup_jail_init(jail);
+    if (!str_copy(jail->name, sizeof jail->name, name)) {
+        return err_set(err, ERR_INVALID, 0, "the cgroup name %s is too long", name);
+    }
+    for (size_t i = 0; i < host->count; i++) {
+        if (!(host->tree[i].roles & CGROUP_JAIL_ROLES)) {
+            continue;
+        }
+        jail->fd[i] = cgroup_mkdir(host->tree[i].base_fd, name, err);
+        if (jail->fd[i] < 0 || cgroup_delegate(&host->tree[i], jail->fd[i], err) != 0) {
+            struct err ignored;
+            (void)cgroup_jail_remove(host, jail, &ignored);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* v1 demands memory <= memory+swap at every moment: lowering goes memory first, raising the other
+ * way round. Trying both orders saves reading the current value. */
+static int cgroup_memory_v1(const struct cgroup_host *host, int dir, uint64_t bytes,
+                            struct err *err) {
+    static const char mem[] = "memory.limit_in_bytes";
+    static const char memsw[] = "memory.memsw.limit_in_bytes";
+    if (!host->swap_limited || faccessat(dir, memsw, F_OK, 0) != 0) {
+        return cgroup_put(dir, mem, bytes, err);
+    }
+    if (cgroup_put(dir, mem, bytes, NULL) == 0) {
+        return cgroup_put(dir, memsw, bytes, err);
+    }
+    if (cgroup_put(dir, memsw, bytes, err) != 0) {
+        return -1;
+    }
+    return cgroup_put(dir, mem, bytes, err);
+}
+
+static int cgroup_memory_v2(int dir, uint64_t bytes, struct err *err) {
+    if (cgroup_put(dir, "memory.max", bytes, err) != 0) {
+        return -1;
+    }
+    if (faccessat(dir, "memory.swap.max", F_OK, 0) != 0) {
+        return 0; /* a kernel without swap accounting: cgroup_host_init() saw that there is no swap */
+    }
+    return cgroup_put(dir, "memory.swap.max", 0, err);
+}
+
+static int cgroup_memory(const struct cgroup_host *host, size_t tree, int dir, uint64_t bytes,
+                         struct err *err) {
+    return host->tree[tree].v2 ? cgroup_memory_v2(dir, bytes, err)
+                               : cgroup_memory_v1(host, dir, bytes, err);
+}
+
+static int cgroup_share(bool v2, int dir, uint64_t cpus_milli, struct err *err) {
+    uint64_t quota = cpus_milli * CGROUP_PERIOD_US / 1000;
+    if (!v2) {
+        return cgroup_put(dir, "cpu.cfs_quota_us", quota, err);
+    }
+    char text[64];
+    int n = snprintf(text, sizeof text, "%llu %u", (unsigned long long)quota, CGROUP_PERIOD_US);
+    return fd_write_kernel(dir, "cpu.max", text, (size_t)n, err);
+}
+
+int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                      const struct limits *limits, struct err *err) {
+    size_t mem = cgroup_find(host, CGROUP_MEMORY);
+    size_t pids = cgroup_find(host, CGROUP_PIDS);
+    size_t cpu = cgroup_find(host, CGROUP_CPU);
+    if (cgroup_memory(host, mem, jail->fd[mem], limits->v[LIMIT_MEM_BYTES], err) != 0 ||
+        cgroup_put(jail->fd[pids], "pids.max", limits->v[LIMIT_PIDS], err) != 0) {
+        return -1;
+    }
+    return cgroup_share(host->tree[cpu].v2, jail->fd[cpu], limits->v[LIMIT_CPUS_MILLI], err);
+}
+
+static int cgroup_throttled(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                            uint64_t *ns, struct err *err) {
+    size_t cpu = cgroup_find(host, CGROUP_CPU);
+    bool v2 = host->tree[cpu].v2;
+    uint64_t value = 0;
+    if (cgroup_get_keyed(jail->fd[cpu], "cpu.stat", v2 ? "throttled_usec" : "throttled_time",
+                         &value, err) != 0) {
+        return -1;
+    }
+    *ns = v2 ? value * 1000 : value;
+    return 0;
+}
+
+int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
+    size_t pids = cgroup_find(host, CGROUP_PIDS);
+    if (cgroup_get_keyed(jail->fd[pids], "pids.events", "max", &jail->refused_base, err) != 0) {
+        return -1;
+    }
+    return cgroup_throttled(host, jail, &jail->throttled_base, err);
+}
+
+int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                     struct cgroup_jail_usage *usage, struct err *err) {
+    size_t mem = cgroup_find(host, CGROUP_MEMORY);
+    size_t pids = cgroup_find(host, CGROUP_PIDS);
+    const char *peak = host->tree[mem].v2 ? "memory.peak" : "memory.max_usage_in_bytes";
+    struct cgroup_jail_usage u = {0};
+    if (cgroup_get(jail->fd[mem], peak, &u.mem_peak_bytes, err) != 0 ||
+        cgroup_get(jail->fd[pids], "pids.current", &u.pids_now, err) != 0 ||
+        cgroup_get_keyed(jail->fd[pids], "pids.events", "max", &u.pids_refused, err) != 0 ||
+        cgroup_throttled(host, jail, &u.throttled_ns, err) != 0) {
+        return -1;
+    }
+    u.pids_refused -= jail->refused_base;
+    u.throttled_ns -= jail->throttled_base;
+    if (cgroup_get(jail->fd[pids], "pids.peak", &u.pids_peak, NULL) != 0) {
+        u.pids_peak = 0; /* Linux before 6.11 (v1) or 6.6 (v2) */
+    }
+    *usage = u;
+    return 0;
+}
+
+/* Directory in which the step's own directory of tree i is made. */
+static int cgroup_step_parent(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                              size_t i) {
+    return jail->fd[i] >= 0 ? jail->fd[i] : host->tree[i].base_fd;
+}
+
+static int cgroup_open(int dir, const char *file, struct err *err) {
+    int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? err_sys(err, "opening cgroup file %s", file) : fd;
+}
+
+static int cgroup_step_counters(const struct cgroup_host *host, struct cgroup_step *step,
+                                struct err *err) {
+    size_t mem = cgroup_find(host, CGROUP_MEMORY);
+    size_t acct = cgroup_find(host, CGROUP_CPUACCT);
+    size_t kill = cgroup_find(host, CGROUP_KILL);
+    bool v2 = host->tree[mem].v2;
+    step->usage_v2 = host->tree[acct].v2;
+    step->usage_fd = cgroup_open(step->fd[acct], step->usage_v2 ? "cpu.stat" : "cpuacct.usage", err);
+    if (step->usage_fd < 0) {
+        return -1;
+    }
+    step->peak_fd =
+        cgroup_open(step->fd[mem], v2 ? "memory.peak" : "memory.max_usage_in_bytes", err);
+    if (step->peak_fd < 0) {
+        return -1;
+    }
+    step->oom_fd = cgroup_open(step->fd[mem], v2 ? "memory.events" : "memory.oom_control", err);
+    if (step->oom_fd < 0) {
+        return -1;
+    }
+    step->events_fd = cgroup_open(step->fd[kill], "cgroup.events", err);
+    return step->events_fd < 0 ? -1 : 0;
+}
+
+int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
+                     struct cgroup_step *step, struct err *err) {
+    cgroup_step_init(step);
+    /* The jail's name is in it, since a tree without a directory per jail has all steps side by side. */
+    (void)snprintf(step->name, sizeof step->name, "%.40s.s%u", jail->name, n);
+    for (size_t i = 0; i < host->count; i++) {
+        if (!(host->tree[i].roles & CGROUP_STEP_ROLES)) {
+            continue;
+        }
+        step->fd[i] = cgroup_mkdir(cgroup_step_parent(host, jail, i), step->name, err);
+        if (step->fd[i] < 0) {
+            goto fail;
+        }
+    }
+    if (cgroup_step_counters(host, step, err) != 0) {
+        goto fail;
+    }
+    return 0;
+fail:
+    (void)cgroup_step_remove(host, jail, step, NULL);
+    return -1;
+}
+
+int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *step,
+                      const struct limits *limits, struct err *err) {
+    size_t mem = cgroup_find(host, CGROUP_MEMORY);
+    return cgroup_memory(host, mem, step->fd[mem], limits->v[LIMIT_MEM_BYTES], err);
+}
+
+int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       const struct cgroup_step *step, pid_t pid, struct err *err) {
+    for (size_t i = 0; i < host->count; i++) {
+        int dir = step->fd[i] >= 0 ? step->fd[i] : jail->fd[i];
+        if (dir >= 0 && cgroup_put(dir, "cgroup.procs", (uint64_t)pid, err) != 0) {
+            return err_wrap(err, "moving a process into %s/%s", host->tree[i].base_path, step->name);
+        }
+    }
+    return 0;
+}
+
+int cgroup_step_cpu(const struct cgroup_step *step, uint64_t *cpu_ns, struct err *err) {
+    if (!step->usage_v2) {
+        return fd_read_u64(step->usage_fd, cpu_ns, err);
+    }
+    uint64_t us = 0;
+    if (fd_read_keyed_u64(step->usage_fd, "usage_usec", &us, err) != 0) {
+        return -1;
+    }
+    *cpu_ns = us * 1000;
+    return 0;
+}
+
+static int cgroup_step_times(const struct cgroup_host *host, const struct cgroup_step *step,
+                             struct cgroup_usage *u, struct err *err) {
+    if (cgroup_step_cpu(step, &u->cpu_ns, err) != 0) {
+        return -1;
+    }
+    if (!step->usage_v2) {
+        int dir = step->fd[cgroup_find(host, CGROUP_CPUACCT)];
+        if (cgroup_get(dir, "cpuacct.usage_user", &u->cpu_user_ns, err) != 0) {
+            return -1;
+        }
+    } else {
+        if (fd_read_keyed_u64(step->usage_fd, "user_usec", &u->cpu_user_ns, err) != 0) {
+            return -1;
+        }
+        u->cpu_user_ns *= 1000;
+    }
+    if (u->cpu_user_ns > u->cpu_ns) {
+        u->cpu_user_ns = u->cpu_ns; /* the two are read one after the other */
+    }
+    u->cpu_system_ns = u->cpu_ns - u->cpu_user_ns;
+    return 0;
+}
+
+int cgroup_step_read(const struct cgroup_host *host, const struct cgroup_step *step,
+                     struct cgroup_usage *usage, struct err *err) {
+    struct cgroup_usage u = {0};
+    if (cgroup_step_times(host, step, &u, err) != 0 ||
+        fd_read_u64(step->peak_fd, &u.mem_peak_bytes, err) != 0 ||
+        fd_read_keyed_u64(step->oom_fd, "oom_kill", &u.oom_kills, err) != 0) {
+        return -1;
+    }
+    *usage = u;
+    return 0;
+}
+
+int cgroup_step_populated(const struct cgroup_step *step, struct err *err) {
+    uint64_t value = 0;
+    if (fd_read_keyed_u64(step->events_fd, "populated", &value, err) != 0) {
+        return -1;
+    }
+    return value != 0;
+}
+
+int cgroup_step_count(const struct cgroup_host *host, const struct cgroup_step *step,
+                      uint32_t *count, struct err *err) {
+    struct buf text;
+    buf_init(&text, 1 << 20);
+    int dir = step->fd[cgroup_find(host, CGROUP_KILL)];
+    if (fd_read_file(dir, "cgroup.procs", &text, err) != 0) {
+        buf_done(&text);
+        return -1;
+    }
+    uint32_t n = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        n += text.data[i] == '\n';
+    }
+    buf_done(&text);
+    *count = n;
+    return 0;
+}
+
+int cgroup_step_kill(const struct cgroup_host *host, const struct cgroup_step *step,
+                     struct err *err) {
+    return cgroup_put(step->fd[cgroup_find(host, CGROUP_KILL)], "cgroup.kill", 1, err);
+}
+
+static int cgroup_rmdir(int parent, const char *name, int *fd, struct err *err) {
+    if (*fd < 0) {
+        return 0;
+    }
+    if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT) {
+        return err_sys(err, "removing cgroup %s", name);
+    }
+    fd_close(fd);
+    return 0;
+}
+
+int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       struct cgroup_step *step, struct err *err) {
+    int rc = 0;
+    fd_close(&step->usage_fd);
+    fd_close(&step->peak_fd);
+    fd_close(&step->oom_fd);
+    fd_close(&step->events_fd);
+    for (size_t i = 0; i < host->count; i++) {
+        if (cgroup_rmdir(cgroup_step_parent(host, jail, i), step->name, &step->fd[i], err) != 0) {
+            rc = -1;
+        }
+    }
+    return rc;
+}
+
+int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
+    int rc = 0;
+    for (size_t i = 0; i < host->count; i++) {
+        if (cgroup_rmdir(host->tree[i].base_fd, jail->name, &jail->fd[i], err) != 0) {
+            rc = -1;
+        }
+    }
+    return rc;
+}

@@ -1,0 +1,152 @@
+/* Control groups: where the limits of a jail are enforced and its usage is counted.
+ *
+ * Hosts differ: all controllers in one tree (v2), each in a tree of its own (v1), or v1 controllers
+ * beside a cgroup2 tree that has none (hybrid). All three are the same here: a list of trees, each
+ * with a mask of what it does for us. A tree gets a directory per jail if it limits something of the
+ * whole jail, and a directory per step if it counts or kills a single step:
+ *
+ *     <base>/<jail>/            memory and cpu and pids limits of the run
+ *     <base>/<jail>/s<n>/       memory limit and peak, CPU usage, oom kills, kill of step n
+ *
+ * where <base> is "pinfold-<id>/<shard>" below the runner's own group (v2: below the first ancestor
+ * that may have children with controllers). Process 1 of a jail stays outside, in the runner's own
+ * group: the memory limit of a command can never kill it.
+ *
+ * libcgroup makes the base groups, which live long. What it lacks is done with plain system calls:
+ *  - the groups of a jail, on held directory descriptors: libcgroup resolves every path anew and
+ *    takes 680 µs for what takes 270 µs here, and its attach writes one thread to `tasks`;
+ *  - cgroup.kill, cgroup.events, memory.peak and a cgroup2 tree without controllers, for which it
+ *    has no interface;
+ *  - removal: it moves the processes that it finds to the parent group, out of their limits. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "err.h"
+#include "limit.h"
+
+#define CGROUP_TREES_MAX 5
+#define CGROUP_NAME_MAX 64
+
+enum cgroup_role {
+    CGROUP_MEMORY = 1,
+    CGROUP_PIDS = 2,
+    CGROUP_CPU = 4,     /* the share: quota per period */
+    CGROUP_CPUACCT = 8, /* the usage */
+    CGROUP_KILL = 16,   /* cgroup.kill and cgroup.events: always a cgroup2 tree */
+    CGROUP_ROLES = 31,
+};
+
+/* Roles for which a jail has a directory, and a step has one. */
+#define CGROUP_JAIL_ROLES (CGROUP_MEMORY | CGROUP_PIDS | CGROUP_CPU)
+#define CGROUP_STEP_ROLES (CGROUP_MEMORY | CGROUP_CPUACCT | CGROUP_KILL)
+
+struct cgroup_tree {
+    uint32_t roles;
+    bool v2;
+    int base_fd;          /* directory of <base> */
+    char base_path[512];  /* for messages and for the record that the next start reads */
+    char mount_point[256];
+    char mount_options[256]; /* of the file system */
+};
+
+struct cgroup_host {
+    struct cgroup_tree tree[CGROUP_TREES_MAX];
+    size_t count;
+    bool swap_limited; /* swap is limited too, or the host has none */
+};
+
+struct cgroup_jail {
+    int fd[CGROUP_TREES_MAX]; /* directory, or -1 where the tree has none per jail */
+    char name[CGROUP_NAME_MAX];
+    uint64_t refused_base; /* pids.events when the current step began */
+    uint64_t throttled_base;
+};
+
+struct cgroup_step {
+    int fd[CGROUP_TREES_MAX];
+    char name[CGROUP_NAME_MAX];
+    int usage_fd;  /* cpuacct.usage, or cpu.stat */
+    int peak_fd;   /* memory.max_usage_in_bytes, or memory.peak */
+    int oom_fd;    /* memory.oom_control, or memory.events */
+    int events_fd; /* cgroup.events */
+    bool usage_v2;
+};
+
+struct cgroup_usage {
+    uint64_t cpu_ns;
+    uint64_t cpu_user_ns;
+    uint64_t cpu_system_ns;
+    uint64_t mem_peak_bytes;
+    uint64_t oom_kills;
+};
+
+struct cgroup_jail_usage {
+    uint64_t mem_peak_bytes; /* of the whole jail, all its steps */
+    uint64_t pids_now;
+    uint64_t pids_peak; /* 0 where the kernel does not keep it */
+    uint64_t pids_refused;
+    uint64_t throttled_ns;
+};
+
+/* Finds the trees and makes the base groups "<name>" (such as "pinfold-1a2b3c4d/0"). `mount_dir` is
+ * an existing empty directory on which a cgroup2 tree is mounted if the host has none (the caller is
+ * in a private mount namespace). Fails when a role cannot be had, naming it and the remedy. */
+int cgroup_host_init(struct cgroup_host *host, const char *name, const char *mount_dir,
+                     struct err *err);
+/* Removes the (empty) base groups and closes everything. */
+void cgroup_host_done(struct cgroup_host *host);
+
+/* Removes the group directory `path` (a base_path that an earlier life recorded) with everything
+ * below it: kills what still runs in it, waits at most five seconds, removes the directories. A path
+ * that is not there is fine; one that is not on a cgroup file system is refused. */
+int cgroup_sweep(const char *path, struct err *err);
+
+/* Makes the attach of a process cheap: without "favordynmods" a kernel that has been idle waits for
+ * an RCU grace period, 10 to 20 ms, in every attach. The option is the host's, and stays. Returns 1
+ * when set, 0 when the kernel doesn't know it (before 6.0). */
+int cgroup_favor_dynmods(const struct cgroup_host *host);
+
+int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cgroup_jail *jail,
+                     struct err *err);
+/* Sets memory (without swap), pids and cpu share of the whole jail; may be called again. */
+int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                      const struct limits *limits, struct err *err);
+/* Forgets what earlier steps counted in the jail's own files. */
+int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
+int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                     struct cgroup_jail_usage *usage, struct err *err);
+
+int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
+                     struct cgroup_step *step, struct err *err);
+/* The step's own memory limit, at most the jail's. */
+int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *step,
+                      const struct limits *limits, struct err *err);
+/* Moves a process into the step's group in every tree. */
+int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       const struct cgroup_step *step, pid_t pid, struct err *err);
+/* CPU used so far, nanoseconds: one read, for the CPU limit. */
+int cgroup_step_cpu(const struct cgroup_step *step, uint64_t *cpu_ns, struct err *err);
+int cgroup_step_read(const struct cgroup_host *host, const struct cgroup_step *step,
+                     struct cgroup_usage *usage, struct err *err);
+/* 1 while a live process is in it, 0 when none is, -1 on error. */
+int cgroup_step_populated(const struct cgroup_step *step, struct err *err);
+/* Number of processes in it now. */
+int cgroup_step_count(const struct cgroup_host *host, const struct cgroup_step *step,
+                      uint32_t *count, struct err *err);
+/* SIGKILL to everything in it, atomically against fork (cgroup.kill, Linux 5.14). */
+int cgroup_step_kill(const struct cgroup_host *host, const struct cgroup_step *step,
+                     struct err *err);
+
+/* Remove the directories. 0 when gone; -1 with EBUSY in err->code while a dead process is not yet
+ * reaped: call again a little later. Idempotent; accept half-made groups. */
+int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       struct cgroup_step *step, struct err *err);
+int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
+
+/* All descriptors -1: what remove() accepts before make() was called. */
+void cgroup_jail_init(struct cgroup_jail *jail);
+void cgroup_step_init(struct cgroup_step *step);

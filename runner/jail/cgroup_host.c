@@ -1,0 +1,404 @@
+/* The host's side of cgroup.h: finding the trees, the base groups, leftovers. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libcgroup.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cgroup.h"
+#include "fd.h"
+#include "str.h"
+
+struct cgroup_controller {
+    uint32_t role;
+    const char *name;
+    const char *remedy;
+};
+
+static const struct cgroup_controller cgroup_controllers[] = {
+    {CGROUP_MEMORY, "memory",
+     "boot with cgroup_enable=memory swapaccount=1, or delegate the memory controller"},
+    {CGROUP_PIDS, "pids", "mount or delegate the pids controller"},
+    {CGROUP_CPU, "cpu", "mount or delegate the cpu controller (kernel with CONFIG_CFS_BANDWIDTH)"},
+    {CGROUP_CPUACCT, "cpuacct", "mount or delegate the cpuacct controller"},
+};
+
+/* One line of /proc/self/mountinfo that is a cgroup mount. */
+struct cgroup_mount {
+    bool v2;
+    char root[256];  /* what of the tree is mounted */
+    char point[256]; /* where */
+    char options[256];
+};
+
+static bool cgroup_parse_mount(char *line, struct cgroup_mount *m) {
+    char root[256];
+    char point[256];
+    char type[32];
+    char options[256];
+    char *dash = strstr(line, " - ");
+    if (dash == NULL || sscanf(line, "%*d %*d %*s %255s %255s", root, point) != 2 ||
+        sscanf(dash, " - %31s %*s %255s", type, options) != 2) {
+        return false;
+    }
+    if (strcmp(type, "cgroup") != 0 && strcmp(type, "cgroup2") != 0) {
+        return false;
+    }
+    m->v2 = strcmp(type, "cgroup2") == 0;
+    (void)str_copy(m->root, sizeof m->root, root);
+    (void)str_copy(m->point, sizeof m->point, point);
+    (void)str_copy(m->options, sizeof m->options, options);
+    return true;
+}
+
+static bool cgroup_has_word(const char *list, const char *word, const char *separators) {
+    size_t n = strlen(word);
+    while (*list != '\0') {
+        size_t len = strcspn(list, separators);
+        if (len == n && memcmp(list, word, n) == 0) {
+            return true;
+        }
+        list += len + strspn(list + len, separators);
+    }
+    return false;
+}
+
+/* The path of our own group in a tree: the line of /proc/self/cgroup that lists `controller` ("" is
+ * the v2 line). False when there is none. */
+static bool cgroup_own_path(const char *text, const char *controller, char *out, size_t size) {
+    char line[1024];
+    while (*text != '\0') {
+        size_t len = strcspn(text, "\n");
+        if (len < sizeof line) {
+            memcpy(line, text, len);
+            line[len] = '\0';
+            char *list = strchr(line, ':');
+            char *path = list ? strchr(list + 1, ':') : NULL;
+            if (path != NULL) {
+                *path++ = '\0';
+                list++;
+                bool match = *controller == '\0' ? *list == '\0'
+                                                 : cgroup_has_word(list, controller, ",");
+                if (match) {
+                    return str_copy(out, size, path);
+                }
+            }
+        }
+        text += len + (text[len] == '\n' ? 1 : 0);
+    }
+    return false;
+}
+
+/* Makes <point><below>/<name>. `controllers` are those of the tree that we use; none for a cgroup2
+ * tree without controllers, which libcgroup cannot name. */
+static int cgroup_base_make(const char *below, const char *name, struct cgroup_tree *t,
+                            struct err *err) {
+    char path[512];
+    int n = snprintf(path, sizeof path, "%s/%s", strcmp(below, "/") == 0 ? "" : below, name);
+    int m = snprintf(t->base_path, sizeof t->base_path, "%s%s", t->mount_point, path);
+    if (n >= (int)sizeof path || m >= (int)sizeof t->base_path) {
+        return err_set(err, ERR_INVALID, 0, "the cgroup path %s%s is too long", below, name);
+    }
+    if (t->roles == CGROUP_KILL) {
+        char *slash = strrchr(t->base_path, '/');
+        *slash = '\0';
+        int rc = mkdir(t->base_path, 0755);
+        *slash = '/';
+        if ((rc != 0 && errno != EEXIST) || (mkdir(t->base_path, 0755) != 0 && errno != EEXIST)) {
+            return err_sys(err, "making the cgroup %s", t->base_path);
+        }
+        return 0;
+    }
+    struct cgroup *group = cgroup_new_cgroup(path + 1);
+    int code = group == NULL ? ECGFAIL : 0;
+    for (size_t i = 0; i < sizeof cgroup_controllers / sizeof cgroup_controllers[0]; i++) {
+        const struct cgroup_controller *c = &cgroup_controllers[i];
+        if ((t->roles & c->role) && !(t->v2 && c->role == CGROUP_CPUACCT) && code == 0 &&
+            cgroup_add_controller(group, c->name) == NULL) {
+            code = ECGFAIL;
+        }
+    }
+    code = code == 0 ? cgroup_create_cgroup(group, 1) : code;
+    cgroup_free(&group);
+    return code == 0 ? 0
+                     : err_set(err, ERR_STATE, 0, "making the cgroup %s (libcgroup: %s)",
+                               t->base_path, cgroup_strerror(code));
+}
+
+static int cgroup_tree_open(struct cgroup_tree *t, const char *below, const char *name,
+                            struct err *err) {
+    if (cgroup_base_make(below, name, t, err) != 0) {
+        return -1;
+    }
+    t->base_fd = open(t->base_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    return t->base_fd < 0 ? err_sys(err, "opening the cgroup %s", t->base_path) : 0;
+}
+
+static int cgroup_enable(const char *dir, struct err *err) {
+    static const char want[] = "+memory +pids +cpu";
+    char path[900];
+    (void)snprintf(path, sizeof path, "%s/cgroup.subtree_control", dir);
+    return fd_write_kernel(AT_FDCWD, path, want, sizeof want - 1, err);
+}
+
+/* v2: controllers reach a group only if no ancestor that hands them on has processes of its own. The
+ * runner therefore steps into a leaf of its group; if others still live in that group (a login
+ * session, say), the base goes to the root of the tree, which is exempt from that rule. Sets *below
+ * to the part of our path that the base goes under. */
+static int cgroup_v2_below(const char *point, char *below, size_t size, struct err *err) {
+    char dir[800];
+    char leaf[900];
+    char self[32];
+    int n = snprintf(self, sizeof self, "%d", (int)getpid());
+    /* A shard is forked when the supervisor has stepped aside already. */
+    char *last = strrchr(below, '/');
+    if (last != NULL && strcmp(last, "/pinfold-runner") == 0) {
+        last[last == below ? 1 : 0] = '\0';
+    }
+    (void)snprintf(dir, sizeof dir, "%s%s", point, strcmp(below, "/") == 0 ? "" : below);
+    if (strcmp(below, "/") != 0) {
+        (void)snprintf(leaf, sizeof leaf, "%s/pinfold-runner", dir);
+        if (mkdir(leaf, 0755) == 0 || errno == EEXIST) {
+            (void)snprintf(leaf, sizeof leaf, "%s/pinfold-runner/cgroup.procs", dir);
+            if (fd_write_kernel(AT_FDCWD, leaf, self, (size_t)n, NULL) == 0 &&
+                cgroup_enable(dir, NULL) == 0) {
+                return 0;
+            }
+        }
+        (void)str_copy(below, size, "/");
+    }
+    return cgroup_enable(point, err);
+}
+
+static bool cgroup_v2_full(const char *point, struct err *err) {
+    char path[512];
+    struct buf have;
+    buf_init(&have, 4096);
+    (void)snprintf(path, sizeof path, "%s/cgroup.controllers", point);
+    bool full = fd_read_file(AT_FDCWD, path, &have, err) == 0 && have.len > 0 &&
+                cgroup_has_word(have.data, "memory", " \n") &&
+                cgroup_has_word(have.data, "pids", " \n") &&
+                cgroup_has_word(have.data, "cpu", " \n");
+    buf_done(&have);
+    return full;
+}
+
+static struct cgroup_tree *cgroup_tree_new(struct cgroup_host *host, const struct cgroup_mount *m,
+                                           uint32_t roles) {
+    struct cgroup_tree *t = &host->tree[host->count];
+    t->base_fd = -1;
+    t->v2 = m->v2;
+    t->roles = roles;
+    (void)str_copy(t->mount_point, sizeof t->mount_point, m->point);
+    (void)str_copy(t->mount_options, sizeof t->mount_options, m->options);
+    return t;
+}
+
+/* Our own path within what the mount shows: in a container it shows a part of the tree, while
+ * /proc/self/cgroup counts from the namespace's root. */
+static void cgroup_below(const struct cgroup_mount *m, const char *own, const char *controller,
+                         char *below, size_t size) {
+    char path[512] = "/";
+    (void)cgroup_own_path(own, controller, path, sizeof path);
+    size_t root = strcmp(m->root, "/") == 0 ? 0 : strlen(m->root);
+    const char *rest = strncmp(path, m->root, root) == 0 ? path + root : "/";
+    (void)str_copy(below, size, *rest == '\0' ? "/" : rest);
+}
+
+static int cgroup_add_v2(struct cgroup_host *host, const struct cgroup_mount *m, const char *own,
+                         const char *name, struct err *err) {
+    char below[512];
+    bool full = cgroup_v2_full(m->point, err);
+    struct cgroup_tree *t = cgroup_tree_new(host, m, full ? CGROUP_ROLES : CGROUP_KILL);
+    cgroup_below(m, own, "", below, sizeof below);
+    if (full && cgroup_v2_below(m->point, below, sizeof below, err) != 0) {
+        return -1;
+    }
+    if (cgroup_tree_open(t, below, name, err) != 0) {
+        return -1;
+    }
+    host->count++;
+    if (!full) {
+        return 0;
+    }
+    char upper[512];
+    (void)str_copy(upper, sizeof upper, t->base_path);
+    *strrchr(upper, '/') = '\0';
+    return cgroup_enable(upper, err) != 0 ? -1 : cgroup_enable(t->base_path, err);
+}
+
+static int cgroup_add_v1(struct cgroup_host *host, const struct cgroup_mount *m, const char *own,
+                         const char *name, struct err *err) {
+    uint32_t roles = 0;
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof cgroup_controllers / sizeof cgroup_controllers[0]; i++) {
+        if (cgroup_has_word(m->options, cgroup_controllers[i].name, ",")) {
+            roles |= cgroup_controllers[i].role;
+            first = first ? first : cgroup_controllers[i].name;
+        }
+    }
+    for (size_t i = 0; i < host->count; i++) {
+        roles &= ~host->tree[i].roles; /* mounted twice */
+    }
+    if (roles == 0 || host->count == CGROUP_TREES_MAX) {
+        return 0;
+    }
+    char below[512];
+    cgroup_below(m, own, first, below, sizeof below);
+    if (cgroup_tree_open(cgroup_tree_new(host, m, roles), below, name, err) != 0) {
+        return -1;
+    }
+    host->count++;
+    return 0;
+}
+
+static int cgroup_scan(struct cgroup_host *host, const char *name, const char *own, bool v2,
+                       struct err *err) {
+    struct buf text;
+    buf_init(&text, 8 << 20);
+    int rc = fd_read_file(AT_FDCWD, "/proc/self/mountinfo", &text, err);
+    char *save = NULL;
+    for (char *line = rc == 0 && text.len ? strtok_r(text.data, "\n", &save) : NULL;
+         line != NULL && rc == 0; line = strtok_r(NULL, "\n", &save)) {
+        struct cgroup_mount m;
+        if (!cgroup_parse_mount(line, &m) || m.v2 != v2) {
+            continue;
+        }
+        bool have_v2 = host->count > 0 && host->tree[0].v2;
+        if (!v2) {
+            rc = cgroup_add_v1(host, &m, own, name, err);
+        } else if (!have_v2) {
+            rc = cgroup_add_v2(host, &m, own, name, err);
+        }
+    }
+    buf_done(&text);
+    return rc;
+}
+
+static uint32_t cgroup_have(const struct cgroup_host *host) {
+    uint32_t roles = 0;
+    for (size_t i = 0; i < host->count; i++) {
+        roles |= host->tree[i].roles;
+    }
+    return roles;
+}
+
+/* Limits on memory mean nothing if pages may go to swap instead. */
+static int cgroup_swap(struct cgroup_host *host, struct err *err) {
+    struct buf text;
+    buf_init(&text, 65536);
+    int rc = fd_read_file(AT_FDCWD, "/proc/swaps", &text, NULL);
+    bool swap = rc == 0 && text.len > 0 && strchr(text.data, '\n') != NULL &&
+                strchr(text.data, '\n')[1] != '\0';
+    buf_done(&text);
+    for (size_t i = 0; i < host->count; i++) {
+        if (host->tree[i].roles & CGROUP_MEMORY) {
+            const char *file =
+                host->tree[i].v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
+            host->swap_limited = faccessat(host->tree[i].base_fd, file, F_OK, 0) == 0;
+        }
+    }
+    if (swap && !host->swap_limited) {
+        return err_set(err, ERR_STATE, 0,
+                       "this host has swap and cannot limit it per cgroup; boot with swapaccount=1 "
+                       "or turn swap off");
+    }
+    return 0;
+}
+
+static int cgroup_complete(const struct cgroup_host *host, struct err *err) {
+    uint32_t have = cgroup_have(host);
+    for (size_t i = 0; i < sizeof cgroup_controllers / sizeof cgroup_controllers[0]; i++) {
+        if (!(have & cgroup_controllers[i].role)) {
+            return err_set(err, ERR_STATE, 0, "the cgroup controller %s is missing; %s",
+                           cgroup_controllers[i].name, cgroup_controllers[i].remedy);
+        }
+    }
+    for (size_t i = 0; i < host->count; i++) {
+        if (host->tree[i].roles & CGROUP_KILL) {
+            if (faccessat(host->tree[i].base_fd, "cgroup.kill", F_OK, 0) != 0) {
+                return err_set(err, ERR_STATE, 0,
+                               "the kernel has no cgroup.kill; Linux 5.14 or newer is needed");
+            }
+            return 0;
+        }
+    }
+    return err_set(err, ERR_STATE, 0, "no cgroup2 tree can be mounted; a kernel with cgroup v2 is "
+                                      "needed");
+}
+
+int cgroup_host_init(struct cgroup_host *host, const char *name, const char *mount_dir,
+                     struct err *err) {
+    struct buf own;
+    memset(host, 0, sizeof *host);
+    buf_init(&own, 65536);
+    int code = cgroup_init();
+    int rc = code == 0 ? 0
+                       : err_set(err, ERR_STATE, 0, "no cgroup tree is mounted (libcgroup: %s)",
+                                 cgroup_strerror(code));
+    if (rc == 0) {
+        rc = fd_read_file(AT_FDCWD, "/proc/self/cgroup", &own, err);
+    }
+    const char *paths = own.data ? own.data : "";
+    /* v2 first: a tree that has every controller makes the others unnecessary. */
+    if (rc == 0) {
+        rc = cgroup_scan(host, name, paths, true, err);
+    }
+    if (rc == 0 && host->count == 0) {
+        if (mount("cgroup2", mount_dir, "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0) {
+            rc = cgroup_scan(host, name, paths, true, err);
+        }
+    }
+    if (rc == 0 && (cgroup_have(host) & ~(uint32_t)CGROUP_KILL) == 0) {
+        rc = cgroup_scan(host, name, paths, false, err);
+    }
+    buf_done(&own);
+    if (rc != 0 || cgroup_complete(host, err) != 0 || cgroup_swap(host, err) != 0) {
+        cgroup_host_done(host);
+        return -1;
+    }
+    return 0;
+}
+
+void cgroup_host_done(struct cgroup_host *host) {
+    for (size_t i = 0; i < host->count; i++) {
+        struct cgroup_tree *t = &host->tree[i];
+        fd_close(&t->base_fd);
+        (void)rmdir(t->base_path);
+        char *slash = strrchr(t->base_path, '/');
+        if (slash != NULL) {
+            *slash = '\0';
+            (void)rmdir(t->base_path); /* stays while another shard uses it */
+        }
+    }
+    host->count = 0;
+}
+
+/* Reconfigures the file system alone (a remount would reset the flags of the mount), repeating the
+ * options it has: those that are not named are turned off. */
+int cgroup_favor_dynmods(const struct cgroup_host *host) {
+    for (size_t i = 0; i < host->count; i++) {
+        const struct cgroup_tree *t = &host->tree[i];
+        if (!t->v2) {
+            continue;
+        }
+        fd_cleanup int fs = fspick(AT_FDCWD, t->mount_point, FSPICK_CLOEXEC);
+        char options[256];
+        (void)str_copy(options, sizeof options, t->mount_options);
+        char *save = NULL;
+        for (char *o = strtok_r(options, ",", &save); fs >= 0 && o; o = strtok_r(NULL, ",", &save)) {
+            if (strcmp(o, "rw") != 0 && fsconfig(fs, FSCONFIG_SET_FLAG, o, NULL, 0) != 0) {
+                return 0;
+            }
+        }
+        if (fs < 0 || fsconfig(fs, FSCONFIG_SET_FLAG, "favordynmods", NULL, 0) != 0) {
+            return 0;
+        }
+        return fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0) == 0;
+    }
+    return 0;
+}

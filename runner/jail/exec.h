@@ -1,0 +1,82 @@
+/* One execution in a jail: the process that waits to exec, its cgroup, its limits, its end. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "cgroup.h"
+#include "end.h"
+#include "err.h"
+#include "initmsg.h"
+#include "limit.h"
+#include "loop.h"
+#include "wire.h"
+
+struct jail;
+
+enum exec_state {
+    EXEC_FORKED,   /* process 1 was asked to fork; no word from the child yet */
+    EXEC_CONFINED, /* in its cgroup, giving up its ids and capabilities */
+    EXEC_READY,    /* waits to exec */
+    EXEC_RUNNING,
+    EXEC_DRAINING, /* its first process is gone, others are still there */
+};
+
+struct exec_request {
+    uint32_t number;
+    uint32_t kind;
+    uint32_t fds; /* mask of enum wire_exec_fd */
+    uint32_t flags;
+    uint32_t end_on;
+    uint32_t probe; /* enum initmsg_probe: set by the runner's own self-test only */
+    struct limits limits;
+    uint64_t collect_bytes;
+    uint32_t collect_files;
+    uint32_t spec_size;
+    const char *spec; /* inline bytes or NULL; borrowed for the call */
+    const int *fd;    /* borrowed for the call */
+    size_t nfds;
+    uint64_t received_ns;
+};
+
+struct exec {
+    struct jail *jail;
+    enum exec_state state;
+    unsigned ordinal; /* the n-th child of its jail: names the cgroup */
+    uint32_t number;  /* the server's */
+    int sock;
+    uint32_t inside_pid;
+    struct loop_source src;
+    struct loop_timer wall_timer, cpu_timer, watch_timer, drain_timer;
+    struct cgroup_step cgroup;
+    struct end_facts facts;
+    uint64_t cpu_before_ns; /* used by the child before exec */
+    uint64_t received_ns, sent_ns;
+    uint64_t drain_deadline_ns;
+    uint32_t end_on;
+    uint32_t stragglers;
+    bool killed; /* cgroup.kill was written */
+    uint32_t pids_seen;
+};
+
+/* Asks process 1 for a child and makes its cgroup. The jail's control socket carries the request.
+ * `make_cgroup_later`: the caller calls exec_make_cgroup() itself, before the loop runs again. */
+struct exec *exec_new(struct jail *jail, unsigned ordinal, struct err *err);
+int exec_make_cgroup(struct exec *exec, struct err *err);
+
+/* Hands the command to a READY child and arms its limits. */
+int exec_start(struct exec *exec, const struct exec_request *request, struct err *err);
+
+/* Process 1 reports the end of the child. */
+void exec_exited(struct exec *exec, int status, uint64_t mono_ns);
+
+/* Ends it for a cause that is not its own. The first cause counts. */
+void exec_stop(struct exec *exec, enum cause cause);
+
+/* Stops timers, closes descriptors. Its cgroup is removed by exec_remove(), 0 when gone, -1 when it
+ * must be tried again. */
+void exec_close(struct exec *exec);
+int exec_remove(struct exec *exec, struct err *err);
+void exec_free(struct exec *exec); /* NULL allowed */

@@ -1,0 +1,475 @@
+#include "jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "str.h"
+
+#define JAIL_BUILD_NS (10 * CLOCK_NS_PER_S)
+#define JAIL_REMOVE_NS (10 * CLOCK_NS_PER_S)
+#define JAIL_RETRY_NS (2 * CLOCK_NS_PER_MS)
+
+void jail_kill(struct jail *j) {
+    if (j->state == JAIL_DYING) {
+        return;
+    }
+    j->state = JAIL_DYING;
+    loop_timer_stop(j->host->loop, &j->build_timer);
+    if (j->pidfd >= 0) {
+        /* With process 1 the kernel kills its whole pid namespace, and waits for it. */
+        (void)syscall(SYS_pidfd_send_signal, j->pidfd, SIGKILL, NULL, 0);
+    }
+}
+
+void jail_fail(struct jail *j, const char *stage, int code, const char *text) {
+    if (j->reported || j->state == JAIL_DYING) {
+        return;
+    }
+    j->reported = true;
+    jail_kill(j);
+    j->events->failed(j->arg, j, stage, code, text);
+}
+
+static void jail_timeout(void *arg) {
+    jail_fail(arg, "set-up", ETIMEDOUT, "a jail was not ready in time");
+}
+
+/* Removes what cgroups are left; comes back until they are gone. */
+static void jail_remove(void *arg) {
+    struct jail *j = arg;
+    struct err err;
+    struct exec *execs[2] = {j->current, j->next};
+    int rc = 0;
+    for (int i = 0; i < 2; i++) {
+        if (execs[i] != NULL && exec_remove(execs[i], &err) != 0) {
+            rc = -1;
+        }
+    }
+    if (rc == 0) {
+        rc = cgroup_jail_remove(j->host->cgroups, &j->cgroup, &err);
+    }
+    if (rc != 0 && clock_mono_ns() < j->remove_deadline_ns) {
+        (void)loop_timer_at(j->host->loop, &j->remove_timer, clock_mono_ns() + JAIL_RETRY_NS,
+                            jail_remove, j, NULL);
+        return;
+    }
+    exec_free(j->current);
+    exec_free(j->next);
+    j->current = j->next = NULL;
+    j->events->gone(j->arg, j);
+}
+
+static void jail_close(struct jail *j) {
+    struct loop *loop = j->host->loop;
+    loop_timer_stop(loop, &j->build_timer);
+    loop_del(loop, &j->control_src);
+    loop_del(loop, &j->pid_src);
+    fd_close(&j->control);
+    fd_close(&j->pidfd);
+    fd_close(&j->writable_fd);
+    if (j->current != NULL) {
+        exec_close(j->current);
+    }
+    if (j->next != NULL) {
+        exec_close(j->next);
+    }
+    free(j->spawn);
+    j->spawn = NULL;
+}
+
+/* Process 1 has ended, and with it, the kernel promises, every process of its namespace. */
+static void jail_died(void *arg, uint32_t events) {
+    struct jail *j = arg;
+    siginfo_t info;
+    (void)events;
+    if (waitid(P_PIDFD, (id_t)j->pidfd, &info, WEXITED | WNOHANG) != 0 && errno == EINTR) {
+        return;
+    }
+    const char *step = j->spawn ? spawn_failed_step(j->spawn) : "";
+    if (*step != '\0') {
+        jail_fail(j, step, j->spawn->fail_code, "process 1 could not be started");
+    } else {
+        jail_fail(j, "process 1", ECHILD, "process 1 of a jail died");
+    }
+    jail_close(j);
+    j->remove_deadline_ns = clock_mono_ns() + JAIL_REMOVE_NS;
+    jail_remove(j);
+}
+
+int jail_disk(const struct jail *j, uint64_t *bytes, uint64_t *inodes, bool *full) {
+    struct statfs fs;
+    if (fstatfs(j->writable_fd, &fs) != 0) {
+        return -1;
+    }
+    uint64_t used = (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+    uint64_t files = fs.f_files - fs.f_ffree;
+    *bytes = used > j->disk_base ? used - j->disk_base : 0;
+    *inodes = files > j->inodes_base ? files - j->inodes_base : 0;
+    *full = fs.f_bfree == 0 || fs.f_ffree == 0;
+    return 0;
+}
+
+static void jail_setup_ok(struct jail *j, int *fd) {
+    struct statfs fs;
+    char path[64];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)j->pid);
+    if (j->writable_fd >= 0 || fstatfs(*fd, &fs) != 0 || stat(path, &st) != 0) {
+        jail_fail(j, "set-up answer", EPROTO, "process 1 answered out of order");
+        return;
+    }
+    j->writable_fd = fd_steal(fd);
+    j->pid_ns = st.st_ino;
+    j->disk_base = (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+    j->inodes_base = fs.f_files - fs.f_ffree;
+    free(j->spawn); /* it has executed: nobody stands on that stack any more */
+    j->spawn = NULL;
+}
+
+static void jail_exited(struct jail *j, const struct initmsg_report *r) {
+    if (j->current != NULL && j->current->inside_pid == r->pid) {
+        exec_exited(j->current, r->status, r->mono_ns);
+    } else if (j->next != NULL && j->next->inside_pid == r->pid) {
+        jail_fail(j, "child", ECHILD, "a child ended before it was used");
+    } else {
+        jail_fail(j, "child", ECHILD, "a child ended during set-up");
+    }
+}
+
+static void jail_report(struct jail *j, struct initmsg_report *r, int *fd) {
+    r->stage[sizeof r->stage - 1] = '\0';
+    switch (r->type) {
+    case INITMSG_SETUP_OK:
+        if (*fd < 0) {
+            jail_fail(j, "set-up answer", EPROTO, "process 1 sent no descriptor");
+            return;
+        }
+        jail_setup_ok(j, fd);
+        return;
+    case INITMSG_SEALED:
+        if (j->state != JAIL_BUILDING || j->current == NULL || j->current->state != EXEC_READY) {
+            break;
+        }
+        j->state = JAIL_READY;
+        loop_timer_stop(j->host->loop, &j->build_timer);
+        j->events->ready(j->arg, j);
+        return;
+    case INITMSG_EXITED:
+        jail_exited(j, r);
+        return;
+    case INITMSG_FAILED:
+        jail_fail(j, r->stage, r->code, "process 1 could not set the jail up");
+        return;
+    default:
+        break;
+    }
+    jail_fail(j, "process 1", EPROTO, "process 1 answered out of order");
+}
+
+static void jail_control(void *arg, uint32_t events) {
+    struct jail *j = arg;
+    struct initmsg_report r;
+    int fds[FD_PASS_MAX];
+    size_t nfds = 0;
+    struct err err;
+    (void)events;
+    ssize_t n = fd_recv(j->control, &r, sizeof r, fds, &nfds, NULL, &err);
+    if (n < 0 && err.code == EAGAIN) {
+        return;
+    }
+    if (n <= 0) {
+        loop_del(j->host->loop, &j->control_src); /* its death comes through the pidfd */
+        return;
+    }
+    int fd = nfds == 1 ? fds[0] : -1;
+    if (n != (ssize_t)sizeof r || nfds > 1) {
+        for (size_t i = 0; i < nfds; i++) {
+            fd_close(&fds[i]);
+        }
+        jail_fail(j, "process 1", EPROTO, "process 1 sent a malformed message");
+        return;
+    }
+    jail_report(j, &r, &fd);
+    fd_close(&fd);
+}
+
+static int jail_send_setup(struct jail *j, const struct jail_plan *plan, struct err *err) {
+    _Alignas(8) char packet[sizeof(struct initmsg_setup) + INITMSG_BPF_MAX];
+    struct initmsg_setup *msg = (struct initmsg_setup *)(void *)packet;
+    size_t bpf = plan->bpf->len * sizeof(struct sock_filter);
+    if (bpf > INITMSG_BPF_MAX) {
+        return err_set(err, ERR_LIMIT, 0, "the system call filter is too long");
+    }
+    *msg = (struct initmsg_setup){
+        .type = INITMSG_SETUP,
+        .writable = plan->writable,
+        .disk_bytes = plan->limits.v[LIMIT_DISK_BYTES],
+        .inodes = plan->limits.v[LIMIT_INODES],
+        .open_files = plan->ceiling.v[LIMIT_OPEN_FILES],
+        .file_bytes = plan->ceiling.v[LIMIT_FILE_BYTES],
+        .stack_bytes = plan->ceiling.v[LIMIT_STACK_BYTES],
+        .bpf_bytes = (uint32_t)bpf,
+    };
+    memcpy(packet + sizeof *msg, plan->bpf->insns, bpf);
+    return fd_send(j->control, packet, sizeof *msg + bpf, NULL, 0, err);
+}
+
+static int jail_spawn(struct jail *j, const struct jail_plan *plan, struct err *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        return err_sys(err, "making a control socket");
+    }
+    j->control = pair[0];
+    fd_cleanup int init_end = pair[1];
+    if (fcntl(j->control, F_SETFL, O_NONBLOCK) != 0) {
+        return err_sys(err, "preparing a control socket");
+    }
+    const struct spawn_config cfg = {
+        .template_ns = plan->template_ns,
+        .home_ns = j->host->home_ns,
+        .init_fd = j->host->init_fd,
+        .control_fd = init_end,
+        .id_base = plan->id_base,
+        .id_count = plan->id_count,
+    };
+    return spawn_init(j->spawn, &cfg, &j->pid, &j->pidfd, err);
+}
+
+static int jail_cgroup(struct jail *j, struct err *err) {
+    char name[CGROUP_NAME_MAX];
+    (void)snprintf(name, sizeof name, "j%llu", (unsigned long long)++j->host->serial);
+    if (cgroup_jail_make(j->host->cgroups, name, &j->cgroup, err) != 0) {
+        return -1;
+    }
+    return cgroup_jail_limit(j->host->cgroups, &j->cgroup, &j->limits, err);
+}
+
+/* Process 1 works on its steps while the cgroups are made here; it cannot get ahead of them, since
+ * its first child waits for a word from this thread. */
+static int jail_begin(struct jail *j, const struct jail_plan *plan, struct err *err) {
+    struct loop *loop = j->host->loop;
+    if (jail_spawn(j, plan, err) != 0 ||
+        loop_add(loop, &j->pid_src, j->pidfd, EPOLLIN, jail_died, j, err) != 0 ||
+        loop_add(loop, &j->control_src, j->control, EPOLLIN, jail_control, j, err) != 0 ||
+        jail_send_setup(j, plan, err) != 0) {
+        return -1;
+    }
+    j->current = exec_new(j, j->execs++, err);
+    if (j->current == NULL || jail_cgroup(j, err) != 0 || exec_make_cgroup(j->current, err) != 0) {
+        return -1;
+    }
+    return loop_timer_at(loop, &j->build_timer, clock_mono_ns() + JAIL_BUILD_NS, jail_timeout, j,
+                         err);
+}
+
+struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
+                      const struct jail_events *events, void *arg, struct err *err) {
+    struct jail *j = calloc(1, sizeof *j);
+    if (j == NULL || (j->spawn = calloc(1, sizeof *j->spawn)) == NULL) {
+        free(j);
+        (void)err_sys(err, "making a jail");
+        return NULL;
+    }
+    j->host = host;
+    j->events = events;
+    j->arg = arg;
+    j->pidfd = j->control = j->writable_fd = -1;
+    j->pid_src.fd = j->control_src.fd = -1;
+    j->slot = plan->slot;
+    j->limits = j->applied = plan->limits;
+    cgroup_jail_init(&j->cgroup);
+    if (jail_begin(j, plan, err) == 0) {
+        return j;
+    }
+    if (j->pidfd >= 0) {
+        siginfo_t info;
+        (void)syscall(SYS_pidfd_send_signal, j->pidfd, SIGKILL, NULL, 0);
+        while (waitid(P_PIDFD, (id_t)j->pidfd, &info, WEXITED) != 0 && errno == EINTR) {
+        }
+    }
+    jail_close(j);
+    if (j->current != NULL) {
+        (void)exec_remove(j->current, NULL);
+    }
+    (void)cgroup_jail_remove(host->cgroups, &j->cgroup, NULL);
+    jail_free(j);
+    return NULL;
+}
+
+void jail_exec_ready(struct jail *j, struct exec *x) {
+    if (j->state == JAIL_BUILDING && x == j->current) {
+        const struct initmsg_word seal = {.type = INITMSG_SEAL};
+        struct err err;
+        if (fd_send(j->control, &seal, sizeof seal, NULL, 0, &err) != 0) {
+            jail_fail(j, "seal", err.code, err.text);
+        }
+    } else if (j->state == JAIL_BUILDING && x == j->next) {
+        jail_fail(j, "child", EPROTO, "a second child before the first was sealed");
+    } else if (j->state == JAIL_READY && x == j->current) {
+        j->events->ready(j->arg, j);
+    }
+}
+
+/* Size and inode count of a mounted tmpfs can be changed by whoever rules its user namespace. */
+static int jail_resize(struct jail *j, const struct limits *limits, struct err *err) {
+    char size[32];
+    char inodes[32];
+    (void)snprintf(size, sizeof size, "%llu", (unsigned long long)limits->v[LIMIT_DISK_BYTES]);
+    (void)snprintf(inodes, sizeof inodes, "%llu", (unsigned long long)limits->v[LIMIT_INODES]);
+    fd_cleanup int fs = fspick(j->writable_fd, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
+    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "size", size, 0) != 0 ||
+        fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", inodes, 0) != 0 ||
+        fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0) != 0) {
+        return err_sys(err, "setting the size of the writable file system");
+    }
+    return 0;
+}
+
+static bool jail_same(const struct limits *a, const struct limits *b, enum limit_id one,
+                      enum limit_id two, enum limit_id three) {
+    return a->v[one] == b->v[one] && a->v[two] == b->v[two] && a->v[three] == b->v[three];
+}
+
+int jail_set_limits(struct jail *j, const struct limits *limits, struct err *err) {
+    if (j->state != JAIL_READY || j->execs != 1) {
+        return err_set(err, ERR_STATE, 0, "limits of a jail that is in use cannot be changed");
+    }
+    if (!jail_same(limits, &j->limits, LIMIT_MEM_BYTES, LIMIT_PIDS, LIMIT_CPUS_MILLI) &&
+        (cgroup_jail_limit(j->host->cgroups, &j->cgroup, limits, err) != 0 ||
+         cgroup_step_limit(j->host->cgroups, &j->current->cgroup, limits, err) != 0)) {
+        return -1;
+    }
+    if (!jail_same(limits, &j->limits, LIMIT_DISK_BYTES, LIMIT_INODES, LIMIT_INODES) &&
+        jail_resize(j, limits, err) != 0) {
+        return -1;
+    }
+    j->limits = j->applied = *limits;
+    return 0;
+}
+
+/* pids and the CPU share are counted for the jail as a whole; since one execution runs at a time, a
+ * step that asks for less narrows the jail, and the next one that doesn't widens it back. */
+static int jail_apply(struct jail *j, const struct limits *step, struct err *err) {
+    struct limits want = j->limits;
+    want.v[LIMIT_PIDS] = step->v[LIMIT_PIDS];
+    want.v[LIMIT_CPUS_MILLI] = step->v[LIMIT_CPUS_MILLI];
+    if (jail_same(&want, &j->applied, LIMIT_PIDS, LIMIT_CPUS_MILLI, LIMIT_PIDS)) {
+        return 0;
+    }
+    if (cgroup_jail_limit(j->host->cgroups, &j->cgroup, &want, err) != 0) {
+        return -1;
+    }
+    j->applied = want;
+    return 0;
+}
+
+static struct exec *jail_prepare(struct jail *j, struct err *err) {
+    struct exec *x = exec_new(j, j->execs++, err);
+    if (x != NULL && exec_make_cgroup(x, err) != 0) {
+        exec_close(x);
+        (void)exec_remove(x, NULL);
+        exec_free(x);
+        return NULL;
+    }
+    return x;
+}
+
+bool jail_is_ready(const struct jail *j) {
+    return j->state == JAIL_READY && j->current != NULL && j->current->state == EXEC_READY;
+}
+
+/* The execution before is over: its group goes, the next child takes its place. */
+static int jail_advance(struct jail *j, struct exec *next, struct err *err) {
+    struct exec *done = j->current;
+    exec_close(done);
+    if (exec_remove(done, err) != 0) {
+        return -1;
+    }
+    exec_free(done);
+    j->current = next;
+    return 0;
+}
+
+int jail_renew(struct jail *j, struct err *err) {
+    if (j->state != JAIL_READY || j->current == NULL || j->current->state != EXEC_DRAINING) {
+        return err_set(err, ERR_STATE, 0, "the jail is busy");
+    }
+    struct exec *next = jail_prepare(j, err);
+    if (next == NULL) {
+        return -1;
+    }
+    j->next = next; /* owned by the jail whatever happens now */
+    if (jail_advance(j, next, err) != 0) {
+        return -1;
+    }
+    j->next = NULL;
+    return 0;
+}
+
+int jail_exec(struct jail *j, const struct exec_request *q, struct err *err) {
+    if (!jail_is_ready(j)) {
+        return err_set(err, ERR_STATE, 0, "the jail is not ready for an execution");
+    }
+    struct err why;
+    j->state = JAIL_BUSY;
+    if (jail_apply(j, &q->limits, &why) != 0 || exec_start(j->current, q, &why) != 0) {
+        jail_fail(j, "start", why.code, why.text);
+        return 0;
+    }
+    if (q->flags & WIRE_EXEC_MORE) {
+        j->next = jail_prepare(j, &why);
+        if (j->next == NULL) {
+            jail_fail(j, "next child", why.code, why.text);
+        }
+    }
+    return 0;
+}
+
+void jail_stop(struct jail *j, enum cause cause) {
+    if (j->state == JAIL_BUSY) {
+        exec_stop(j->current, cause);
+    }
+}
+
+void jail_exec_done(struct jail *j, const struct wire_end *end) {
+    struct err err;
+    if (j->state != JAIL_BUSY) {
+        return;
+    }
+    j->state = JAIL_READY;
+    j->events->ended(j->arg, j, end);
+    if (j->state != JAIL_READY || j->next == NULL) {
+        return; /* killed by the owner, or nothing more is announced */
+    }
+    if (jail_advance(j, j->next, &err) != 0) {
+        jail_fail(j, "cgroup removal", err.code, err.text);
+        return;
+    }
+    j->next = NULL;
+    if (j->current->state == EXEC_READY) {
+        j->events->ready(j->arg, j);
+    }
+}
+
+void jail_free(struct jail *j) {
+    if (j != NULL) {
+        exec_free(j->current);
+        exec_free(j->next);
+        free(j->spawn);
+        free(j);
+    }
+}

@@ -1,0 +1,438 @@
+#include "pool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "clock.h"
+#include "str.h"
+
+#define POOL_KINDS_MAX 64
+#define POOL_QUIET_NS (2 * CLOCK_NS_PER_MS)    /* after the last activity */
+#define POOL_PATIENCE_NS (30 * CLOCK_NS_PER_MS) /* a refill waits at most this long */
+#define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)     /* after a jail could not be made */
+#define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)    /* until a kind is no longer kept warm */
+#define POOL_WARM_MAX 256
+#define POOL_SPARE 16 /* slots of jails that are dying */
+
+struct pool_kind {
+    const struct policy *policy;
+    char image[WIRE_NAME_MAX];
+    struct rootfs root;
+    ino_t image_ino; /* of the image that the template was made from */
+    struct timespec image_ctime;
+    bool keep; /* kept warm whether asked for or not */
+    uint64_t used_ns;
+    unsigned want;
+    unsigned count; /* building and ready, in jail[] */
+    struct jail *jail[POOL_WARM_MAX];
+};
+
+struct pool {
+    struct pool_config cfg;
+    struct pool_kind kind[POOL_KINDS_MAX];
+    unsigned kinds;
+    unsigned slots;
+    unsigned next_slot; /* where the search for a free one begins: ids come back late */
+    bool *taken;
+    unsigned in_use;
+    uint64_t made, taken_warm;
+    bool stopped;
+    uint64_t quiet_since_ns, waiting_since_ns;
+    struct loop_timer timer;
+    char health[WIRE_TEXT_MAX];
+};
+
+static void pool_ready(void *arg, struct jail *jail);
+static void pool_failed(void *arg, struct jail *jail, const char *stage, int code,
+                        const char *text);
+static void pool_gone(void *arg, struct jail *jail);
+static void pool_tick(void *arg);
+
+static void pool_ended(void *arg, struct jail *jail, const struct wire_end *end) {
+    (void)arg;
+    (void)end;
+    jail_kill(jail); /* nothing runs in a jail that nobody took */
+}
+
+static const struct jail_events pool_events = {pool_ready, pool_failed, pool_ended, pool_gone};
+
+static void pool_changed(struct pool *p) {
+    if (p->cfg.changed != NULL) {
+        p->cfg.changed(p->cfg.arg);
+    }
+}
+
+static void pool_sick(struct pool *p, const char *text) {
+    if (!str_copy(p->health, sizeof p->health, text)) {
+        (void)str_copy(p->health, sizeof p->health, "jails cannot be made");
+    }
+    pool_changed(p);
+}
+
+static int pool_slot(struct pool *p, unsigned *slot, struct err *err) {
+    for (unsigned i = 0; i < p->slots; i++) {
+        unsigned s = (p->next_slot + i) % p->slots;
+        if (!p->taken[s]) {
+            p->taken[s] = true;
+            p->next_slot = s + 1;
+            *slot = s;
+            return 0;
+        }
+    }
+    return err_set(err, ERR_LIMIT, EAGAIN, "every slot of this runner is taken");
+}
+
+/* A template follows its image: an import that replaced the image has another inode. */
+static int pool_template(struct pool *p, struct pool_kind *k, struct err *err) {
+    struct stat st = {0};
+    if (strcmp(k->image, ROOTFS_IMAGE_HOST) != 0) {
+        char path[WIRE_NAME_MAX + 16];
+        int dir = p->cfg.images_dirfd;
+        if (!str_is_name(k->image) || !str_copy(path, sizeof path, k->image) ||
+            dir < 0 || fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) {
+            return err_set(err, ERR_INVALID, ENOENT, "there is no image %s", k->image);
+        }
+    }
+    if (k->root.mnt_ns >= 0 && st.st_ino == k->image_ino &&
+        st.st_ctim.tv_sec == k->image_ctime.tv_sec &&
+        st.st_ctim.tv_nsec == k->image_ctime.tv_nsec) {
+        return 0;
+    }
+    struct rootfs fresh = {.mnt_ns = -1};
+    const struct rootfs_config cfg = {
+        .image = k->image, .images_dirfd = p->cfg.images_dirfd, .writable = k->policy->writable};
+    if (rootfs_build(&cfg, &fresh, err) != 0) {
+        return -1;
+    }
+    rootfs_done(&k->root);
+    k->root = fresh;
+    k->image_ino = st.st_ino;
+    k->image_ctime = st.st_ctim;
+    return 0;
+}
+
+static void pool_drop(struct pool_kind *k, struct jail *jail) {
+    for (unsigned i = 0; i < k->count; i++) {
+        if (k->jail[i] == jail) {
+            k->jail[i] = k->jail[--k->count];
+            return;
+        }
+    }
+}
+
+static struct pool_kind *pool_kind_of(struct pool *p, const struct jail *jail) {
+    for (unsigned i = 0; i < p->kinds; i++) {
+        for (unsigned n = 0; n < p->kind[i].count; n++) {
+            if (p->kind[i].jail[n] == jail) {
+                return &p->kind[i];
+            }
+        }
+    }
+    return NULL;
+}
+
+static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *err) {
+    unsigned slot = 0;
+    if (pool_template(p, k, err) != 0 || pool_slot(p, &slot, err) != 0) {
+        return NULL;
+    }
+    const struct jail_plan plan = {
+        .template_ns = k->root.mnt_ns,
+        .bpf = &p->cfg.programs[k->policy->syscalls],
+        .writable = k->policy->writable,
+        .limits = k->policy->preset,
+        .ceiling = k->policy->ceiling,
+        .id_base = POOL_ID_FIRST + (p->cfg.shard * POOL_SLOTS_MAX + slot) * POOL_ID_COUNT,
+        .id_count = POOL_ID_COUNT,
+        .slot = slot,
+    };
+    struct jail *jail = jail_new(p->cfg.host, &plan, &pool_events, p, err);
+    if (jail == NULL) {
+        p->taken[slot] = false;
+        return NULL;
+    }
+    p->made++;
+    return jail;
+}
+
+static void pool_forget(struct pool *p, struct pool_kind *k) {
+    while (k->count > 0) {
+        jail_kill(k->jail[--k->count]); /* pool_gone() gives the slot back */
+    }
+    rootfs_done(&k->root);
+    *k = p->kind[--p->kinds];
+    p->kind[p->kinds].count = 0;
+}
+
+static struct pool_kind *pool_kind_get(struct pool *p, const struct policy *policy,
+                                       const char *image, struct err *err) {
+    struct pool_kind *oldest = NULL;
+    for (unsigned i = 0; i < p->kinds; i++) {
+        struct pool_kind *k = &p->kind[i];
+        if (k->policy == policy && strcmp(k->image, image) == 0) {
+            return k;
+        }
+        if (!k->keep && (oldest == NULL || k->used_ns < oldest->used_ns)) {
+            oldest = k;
+        }
+    }
+    if (p->kinds == POOL_KINDS_MAX) {
+        if (oldest == NULL) {
+            (void)err_set(err, ERR_LIMIT, 0, "too many kinds of jails are kept warm");
+            return NULL;
+        }
+        pool_forget(p, oldest);
+    }
+    struct pool_kind *k = &p->kind[p->kinds];
+    memset(k, 0, sizeof *k);
+    k->root.mnt_ns = -1;
+    k->policy = policy;
+    if (!str_copy(k->image, sizeof k->image, image)) {
+        (void)err_set(err, ERR_INVALID, 0, "the image name is too long");
+        return NULL;
+    }
+    p->kinds++;
+    return k;
+}
+
+static void pool_later(struct pool *p, uint64_t due_ns) {
+    if (!p->stopped && (p->timer.slot == 0 || due_ns < p->timer.due_ns)) {
+        (void)loop_timer_at(p->cfg.host->loop, &p->timer, due_ns, pool_tick, p, NULL);
+    }
+}
+
+/* Which kind lacks a warm jail? One that has none at all comes first. One build at a time. */
+static struct pool_kind *pool_needy(struct pool *p, bool *empty) {
+    struct pool_kind *found = NULL;
+    for (unsigned i = 0; i < p->kinds; i++) {
+        struct pool_kind *k = &p->kind[i];
+        for (unsigned n = 0; n < k->count; n++) {
+            if (k->jail[n]->state == JAIL_BUILDING) {
+                return NULL;
+            }
+        }
+        if (k->count < k->want && (found == NULL || k->count == 0)) {
+            found = k;
+        }
+    }
+    *empty = found != NULL && found->count == 0;
+    return found;
+}
+
+static void pool_expire(struct pool *p, uint64_t now) {
+    for (unsigned i = p->kinds; i-- > 0;) {
+        struct pool_kind *k = &p->kind[i];
+        if (!k->keep && now > k->used_ns + POOL_IDLE_NS) {
+            pool_forget(p, k);
+        }
+    }
+}
+
+static void pool_tick(void *arg) {
+    struct pool *p = arg;
+    struct err err;
+    bool empty = false;
+    uint64_t now = clock_mono_ns();
+    pool_expire(p, now);
+    struct pool_kind *k = pool_needy(p, &empty);
+    if (k == NULL) {
+        p->waiting_since_ns = 0;
+        if (p->kinds > 1) {
+            pool_later(p, now + POOL_IDLE_NS);
+        }
+        return;
+    }
+    if (p->waiting_since_ns == 0) {
+        p->waiting_since_ns = now;
+    }
+    if (!empty && now < p->quiet_since_ns + POOL_QUIET_NS &&
+        now < p->waiting_since_ns + POOL_PATIENCE_NS) {
+        pool_later(p, p->quiet_since_ns + POOL_QUIET_NS);
+        return;
+    }
+    struct jail *jail = pool_make(p, k, &err);
+    if (jail == NULL) {
+        if (err.kind != ERR_LIMIT) {
+            pool_sick(p, err.text);
+        }
+        pool_later(p, now + (err.kind == ERR_LIMIT ? POOL_PATIENCE_NS : POOL_RETRY_NS));
+        return;
+    }
+    k->jail[k->count++] = jail;
+}
+
+static void pool_ready(void *arg, struct jail *jail) {
+    struct pool *p = arg;
+    (void)jail;
+    p->health[0] = '\0';
+    p->waiting_since_ns = 0;
+    pool_changed(p);
+    pool_later(p, clock_mono_ns());
+}
+
+static void pool_failed(void *arg, struct jail *jail, const char *stage, int code,
+                        const char *text) {
+    struct pool *p = arg;
+    struct err err;
+    (void)err_set(&err, ERR_SYSTEM, code, "%s (step %s: %s)", text, stage, strerror(code));
+    pool_sick(p, err.text);
+    struct pool_kind *k = pool_kind_of(p, jail);
+    if (k != NULL) {
+        pool_drop(k, jail);
+    }
+    pool_later(p, clock_mono_ns() + POOL_RETRY_NS);
+}
+
+static void pool_gone(void *arg, struct jail *jail) {
+    struct pool *p = arg;
+    struct pool_kind *k = pool_kind_of(p, jail);
+    if (k != NULL) {
+        pool_drop(k, jail);
+    }
+    p->taken[jail->slot] = false;
+    jail_free(jail);
+    pool_later(p, clock_mono_ns() + POOL_QUIET_NS);
+}
+
+struct pool *pool_new(const struct pool_config *cfg, struct err *err) {
+    struct pool *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        (void)err_sys(err, "making the pool");
+        return NULL;
+    }
+    p->cfg = *cfg;
+    if (p->cfg.warm > POOL_WARM_MAX) {
+        p->cfg.warm = POOL_WARM_MAX;
+    }
+    p->slots = cfg->slots + p->cfg.warm * 4 + POOL_SPARE;
+    p->slots = p->slots > POOL_SLOTS_MAX ? POOL_SLOTS_MAX : p->slots;
+    p->taken = calloc(p->slots, sizeof *p->taken);
+    if (p->taken == NULL) {
+        (void)err_sys(err, "making the pool");
+        pool_free(p);
+        return NULL;
+    }
+    const struct policy *policy = policy_find(cfg->policies, "default");
+    struct pool_kind *k = policy ? pool_kind_get(p, policy, ROOTFS_IMAGE_HOST, err) : NULL;
+    if (k == NULL || pool_template(p, k, err) != 0) {
+        pool_free(p);
+        return NULL;
+    }
+    k->keep = true;
+    k->want = p->cfg.warm;
+    return p;
+}
+
+void pool_start(struct pool *p) {
+    pool_later(p, clock_mono_ns());
+}
+
+void pool_stop(struct pool *p) {
+    p->stopped = true;
+    loop_timer_stop(p->cfg.host->loop, &p->timer);
+    for (unsigned i = 0; i < p->kinds; i++) {
+        for (unsigned n = 0; n < p->kind[i].count; n++) {
+            jail_kill(p->kind[i].jail[n]);
+        }
+    }
+}
+
+bool pool_empty(const struct pool *p) {
+    for (unsigned i = 0; i < p->slots; i++) {
+        if (p->taken[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void pool_free(struct pool *p) {
+    if (p == NULL) {
+        return;
+    }
+    loop_timer_stop(p->cfg.host->loop, &p->timer);
+    for (unsigned i = 0; i < p->kinds; i++) {
+        for (unsigned n = 0; n < p->kind[i].count; n++) {
+            jail_kill(p->kind[i].jail[n]);
+        }
+        rootfs_done(&p->kind[i].root);
+    }
+    free(p->taken);
+    free(p);
+}
+
+/* The warm jail that is ready, else one that is being made. */
+static struct jail *pool_pick(struct pool *p, struct pool_kind *k) {
+    struct jail *best = NULL;
+    for (unsigned i = 0; i < k->count; i++) {
+        if (k->jail[i]->state == JAIL_READY) {
+            best = k->jail[i];
+            p->taken_warm++;
+            break;
+        }
+        best = k->jail[i];
+    }
+    if (best != NULL) {
+        pool_drop(k, best);
+    }
+    return best;
+}
+
+int pool_take(struct pool *p, const struct policy *policy, const char *image,
+              const struct jail_events *events, void *arg, struct jail **jail, struct err *err) {
+    if (p->stopped || p->in_use >= p->cfg.slots) {
+        return err_set(err, ERR_LIMIT, EAGAIN, "every slot of this runner is taken");
+    }
+    struct pool_kind *k = pool_kind_get(p, policy, image, err);
+    if (k == NULL) {
+        return -1;
+    }
+    uint64_t now = clock_mono_ns();
+    k->used_ns = now;
+    if (strcmp(image, ROOTFS_IMAGE_HOST) != 0 && pool_template(p, k, err) != 0) {
+        pool_forget(p, k);
+        return -1;
+    }
+    struct jail *got = pool_pick(p, k);
+    if (got == NULL) {
+        got = pool_make(p, k, err);
+        if (got == NULL) {
+            return -1;
+        }
+    }
+    k->want = p->cfg.warm;
+    p->in_use++;
+    p->quiet_since_ns = now;
+    got->events = events;
+    got->arg = arg;
+    *jail = got;
+    pool_later(p, k->count == 0 ? now : now + POOL_QUIET_NS);
+    return 0;
+}
+
+void pool_release(struct pool *p, struct jail *jail) {
+    p->in_use--;
+    p->taken[jail->slot] = false;
+    jail_free(jail);
+    pool_later(p, clock_mono_ns() + POOL_QUIET_NS);
+}
+
+void pool_busy(struct pool *p) {
+    p->quiet_since_ns = clock_mono_ns();
+}
+
+void pool_stats(const struct pool *p, struct pool_stats *out) {
+    out->warm = 0;
+    for (unsigned i = 0; i < p->kinds; i++) {
+        for (unsigned n = 0; n < p->kind[i].count; n++) {
+            out->warm += p->kind[i].jail[n]->state == JAIL_READY;
+        }
+    }
+    out->in_use = p->in_use;
+    out->made = p->made;
+    out->taken_warm = p->taken_warm;
+    out->health = p->health;
+}

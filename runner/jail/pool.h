@@ -1,0 +1,65 @@
+/* The jails of one shard: slots with their ranges of user ids, the templates of images, and the warm
+ * jails that wait for a request.
+ *
+ * A warm jail has run nothing; it is given away once and never comes back. Kinds of jails are pairs
+ * of policy and image. The default policy with image "host" is kept warm from the start, any other
+ * kind from its first use until it has not been asked for in a while. Refilling waits for a quiet
+ * moment, so that making the next jail does not slow down the command that took the last one; only an
+ * empty pool is refilled at once. */
+#pragma once
+
+#include <stdint.h>
+
+#include "err.h"
+#include "jail.h"
+#include "policy.h"
+#include "rootfs.h"
+#include "seccomp_filter.h"
+
+#define POOL_ID_COUNT 65536u    /* ids per slot: 0 … 65535 inside */
+#define POOL_ID_FIRST 0x10000000u /* far above what hosts give to people and services */
+#define POOL_SLOTS_MAX 2048u    /* per shard */
+
+struct pool;
+
+struct pool_config {
+    struct jail_host *host;              /* borrowed */
+    const struct policy_set *policies;   /* borrowed */
+    struct seccomp_program programs[2];  /* by enum policy_syscalls; borrowed contents */
+    int images_dirfd;                    /* STATE/images, or -1; borrowed */
+    unsigned shard;
+    unsigned slots; /* jails in use at once; warm and dying ones come on top */
+    unsigned warm;  /* per kind */
+    void (*changed)(void *arg); /* counts or health changed; may be NULL */
+    void *arg;
+};
+
+struct pool_stats {
+    uint32_t warm;   /* ready and waiting */
+    uint32_t in_use; /* given away and not released */
+    uint64_t made;
+    uint64_t taken_warm;
+    const char *health; /* "" or why no jail can be made; borrowed */
+};
+
+struct pool *pool_new(const struct pool_config *cfg, struct err *err);
+/* Starts filling; call it once the loop is about to run. */
+void pool_start(struct pool *pool);
+/* Makes no more jails and kills those that wait. pool_empty() tells when all, also those given away,
+ * are gone. */
+void pool_stop(struct pool *pool);
+bool pool_empty(const struct pool *pool);
+/* Releases the memory; jails that are left are killed and not waited for. NULL allowed. */
+void pool_free(struct pool *pool);
+
+/* Hands out a jail of this kind: warm, or one that is being made (`ready` of the new owner's events
+ * follows). From now on events go to `events`/`arg`; the owner calls pool_release() from `gone`.
+ * ERR_LIMIT: every slot is taken. ERR_INVALID: no such image. */
+int pool_take(struct pool *pool, const struct policy *policy, const char *image,
+              const struct jail_events *events, void *arg, struct jail **jail, struct err *err);
+/* Takes back the slot of a jail that is gone, and frees the jail. */
+void pool_release(struct pool *pool, struct jail *jail);
+/* An execution began or ended: the next refill waits a little. */
+void pool_busy(struct pool *pool);
+
+void pool_stats(const struct pool *pool, struct pool_stats *out);

@@ -1,0 +1,402 @@
+/* Theory of operation. Two tables of names (allowed, refused) and one table of rules that look at
+ * arguments; what is in none of them falls to ENOSYS. For one system call the rules of the third
+ * table never overlap with different actions, so that their order, which is libseccomp's to choose,
+ * cannot matter.
+ *
+ * Arguments are 64-bit registers, and where the kernel reads an int from one, the upper half is the
+ * caller's to fill. A rule that refuses must therefore look at the lower half only (a masked
+ * comparison): TIOCSTI + 2^32 is TIOCSTI for the kernel.
+ *
+ * The binary tree (SCMP_FLTATR_CTL_OPTIMIZE 2) is not for the calls themselves: since Linux 5.11 a
+ * bitmap answers those that are always allowed. It is for loading: the kernel makes that bitmap by
+ * running the program once per system call number, which takes ten times longer over a flat list,
+ * and each jail loads it. */
+#include "seccomp_filter.h"
+
+#include <errno.h>
+#include <linux/sched.h>
+#include <seccomp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/personality.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fd.h"
+
+#define SECCOMP_LOW 0xffffffffu /* the half that an int argument is read from */
+#define SECCOMP_ACT_ABSENT SCMP_ACT_ERRNO(ENOSYS)
+#define SECCOMP_ACT_DENY SCMP_ACT_ERRNO(EPERM)
+
+/* clone() has no room for CLONE_NEWTIME: that bit is part of the exit signal there. */
+#define SECCOMP_CLONE_NEW                                                                          \
+    (CLONE_NEWNS | CLONE_NEWCGROUP | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWUSER | CLONE_NEWPID |  \
+     CLONE_NEWNET)
+
+enum seccomp_sets {
+    SECCOMP_IN_DEFAULT = 1 << POLICY_SYSCALLS_DEFAULT,
+    SECCOMP_IN_STRICT = 1 << POLICY_SYSCALLS_STRICT,
+    SECCOMP_IN_BOTH = SECCOMP_IN_DEFAULT | SECCOMP_IN_STRICT,
+};
+
+/* Allowed whatever the arguments, in both sets. Names with a blank between two. */
+static const char *const seccomp_allowed[] = {
+    /* files and directories */
+    "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 open openat openat2 "
+    "creat close close_range lseek stat lstat fstat newfstatat statx access faccessat faccessat2 "
+    "getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir link "
+    "linkat symlink symlinkat unlink unlinkat readlink readlinkat truncate ftruncate fallocate "
+    "chmod fchmod fchmodat chown fchown lchown fchownat umask utime utimes futimesat utimensat "
+    "statfs fstatfs getxattr lgetxattr fgetxattr setxattr lsetxattr fsetxattr listxattr "
+    "llistxattr flistxattr removexattr lremovexattr fremovexattr",
+    /* descriptors */
+    "fcntl flock dup dup2 dup3 pipe pipe2 fsync fdatasync sync_file_range fadvise64 readahead "
+    "sendfile splice tee copy_file_range memfd_create inotify_init inotify_init1 "
+    "inotify_add_watch inotify_rm_watch",
+    /* waiting */
+    "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait "
+    "epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime "
+    "timerfd_gettime",
+    /* memory */
+    "mmap munmap mremap mprotect msync mincore madvise brk mlock mlock2 munlock mlockall "
+    "munlockall pkey_alloc pkey_free pkey_mprotect membarrier",
+    /* processes and threads */
+    "fork vfork execve execveat exit exit_group wait4 waitid getpid getppid gettid getpgid "
+    "getpgrp setpgid getsid setsid prctl arch_prctl set_tid_address set_robust_list "
+    "get_robust_list rseq futex futex_waitv restart_syscall getrlimit setrlimit prlimit64 "
+    "getrusage times getpriority setpriority ioprio_get ioprio_set sched_yield sched_getaffinity "
+    "sched_setaffinity sched_getparam sched_setparam sched_getscheduler sched_setscheduler "
+    "sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min "
+    "sched_rr_get_interval getcpu pidfd_open pidfd_send_signal",
+    /* ids: with no capability they can only give up what is left */
+    "getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid setregid "
+    "setresuid setresgid setfsuid setfsgid setgroups capget capset",
+    /* signals and time */
+    "kill tkill tgkill rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend "
+    "rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack pause alarm getitimer "
+    "setitimer nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time "
+    "timer_create timer_settime timer_gettime timer_getoverrun timer_delete",
+    /* sockets that exist (which can be made: the third table) */
+    "connect bind listen accept accept4 shutdown getsockname getpeername getsockopt setsockopt "
+    "sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg",
+    /* the system, and sandboxes of the program's own, which can only narrow this one */
+    "uname sysinfo getrandom landlock_create_ruleset landlock_add_rule landlock_restrict_self",
+};
+
+/* Allowed in the default set, refused in the strict one: debuggers, shared memory and queues by
+ * key, and the corners of the kernel that a program which is judged does not need. */
+static const char *const seccomp_allowed_default[] = {
+    "ptrace process_vm_readv process_vm_writev seccomp vmsplice shmget shmat shmdt shmctl semget "
+    "semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink mq_timedsend "
+    "mq_timedreceive mq_notify mq_getsetattr",
+};
+
+/* EPERM, as for any user without the capability. The rest of what is closed needs no name: it is
+ * answered ENOSYS like a call that does not exist, so that the caller takes the older way. Among
+ * that is clone3 (its flags are in memory, where a filter cannot see them), io_uring (work that no
+ * filter sees), the key rings (not all of them have a namespace), memory policies, asynchronous I/O
+ * of the first kind (one count for the whole host), kcmp, memfd_secret, modify_ldt. */
+static const char *const seccomp_denied[] = {
+    /* mounts and roots */
+    "mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick "
+    "mount_setattr open_by_handle_at quotactl quotactl_fd swapon swapoff fanotify_init "
+    "fanotify_mark",
+    /* kernel code and its insides */
+    "init_module finit_module delete_module create_module kexec_load kexec_file_load bpf "
+    "perf_event_open userfaultfd lookup_dcookie syslog",
+    /* other processes' descriptors */
+    "pidfd_getfd",
+    /* the machine */
+    "reboot acct iopl ioperm vhangup nfsservctl sethostname setdomainname settimeofday "
+    "clock_settime clock_adjtime adjtimex",
+};
+
+struct seccomp_rule {
+    const char *name;
+    uint32_t sets; /* mask of enum seccomp_sets */
+    uint32_t action;
+    unsigned count; /* comparisons, all of which must hold */
+    struct scmp_arg_cmp cmp[2];
+};
+
+#define SECCOMP_EQ(n, v)                                                                           \
+    { .arg = (n), .op = SCMP_CMP_EQ, .datum_a = (scmp_datum_t)(v) }
+#define SECCOMP_NE(n, v)                                                                           \
+    { .arg = (n), .op = SCMP_CMP_NE, .datum_a = (scmp_datum_t)(v) }
+#define SECCOMP_GT(n, v)                                                                           \
+    { .arg = (n), .op = SCMP_CMP_GT, .datum_a = (scmp_datum_t)(v) }
+#define SECCOMP_MASKED(n, mask, v)                                                                 \
+    {                                                                                              \
+        .arg = (n), .op = SCMP_CMP_MASKED_EQ, .datum_a = (scmp_datum_t)(mask),                     \
+        .datum_b = (scmp_datum_t)(v)                                                               \
+    }
+#define SECCOMP_INT(n, v) SECCOMP_MASKED(n, SECCOMP_LOW, v)
+
+#define SECCOMP_RULE(name_, sets_, action_, ...)                                                   \
+    {                                                                                              \
+        .name = (name_), .sets = (sets_), .action = (action_),                                     \
+        .count = sizeof((struct scmp_arg_cmp[]){__VA_ARGS__}) / sizeof(struct scmp_arg_cmp),       \
+        .cmp = {                                                                                   \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
+#define SECCOMP_BOTH(name, action, ...) SECCOMP_RULE(name, SECCOMP_IN_BOTH, action, __VA_ARGS__)
+#define SECCOMP_DEFAULT(name, action, ...)                                                         \
+    SECCOMP_RULE(name, SECCOMP_IN_DEFAULT, action, __VA_ARGS__)
+
+#define SECCOMP_NO_FLAG(name, flag)                                                                \
+    SECCOMP_BOTH(name, SECCOMP_ACT_DENY, SECCOMP_MASKED(0, flag, flag))
+#define SECCOMP_FILE_TYPE(name, n, action, type)                                                   \
+    SECCOMP_BOTH(name, action, SECCOMP_MASKED(n, S_IFMT, type))
+#define SECCOMP_NO_FAMILY(family)                                                                  \
+    SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_EQ(0, family))
+#define SECCOMP_FAMILY(family, protocol)                                                           \
+    SECCOMP_DEFAULT("socket", SCMP_ACT_ALLOW, SECCOMP_EQ(0, family), SECCOMP_EQ(2, protocol))
+#define SECCOMP_NO_PROTOCOL(family, above)                                                         \
+    SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EPROTONOSUPPORT), SECCOMP_EQ(0, family),              \
+                    SECCOMP_GT(2, above))
+
+static const struct seccomp_rule seccomp_rules[] = {
+    /* clone: processes and threads, but no namespaces */
+    SECCOMP_BOTH("clone", SCMP_ACT_ALLOW, SECCOMP_MASKED(0, SECCOMP_CLONE_NEW, 0)),
+    SECCOMP_NO_FLAG("clone", CLONE_NEWNS),
+    SECCOMP_NO_FLAG("clone", CLONE_NEWCGROUP),
+    SECCOMP_NO_FLAG("clone", CLONE_NEWUTS),
+    SECCOMP_NO_FLAG("clone", CLONE_NEWIPC),
+    SECCOMP_NO_FLAG("clone", CLONE_NEWUSER),
+    SECCOMP_NO_FLAG("clone", CLONE_NEWPID),
+    SECCOMP_NO_FLAG("clone", CLONE_NEWNET),
+
+    /* unshare: what is not a namespace; and the one that process 1 and its first child need after
+     * the filter is there. A command lacks the capability for it. */
+    SECCOMP_BOTH("unshare", SCMP_ACT_ALLOW,
+                 SECCOMP_MASKED(0, SECCOMP_CLONE_NEW | CLONE_NEWTIME, 0)),
+    SECCOMP_BOTH("unshare", SCMP_ACT_ALLOW, SECCOMP_INT(0, CLONE_NEWCGROUP)),
+    SECCOMP_NO_FLAG("unshare", CLONE_NEWNS),
+    SECCOMP_NO_FLAG("unshare", CLONE_NEWUTS),
+    SECCOMP_NO_FLAG("unshare", CLONE_NEWIPC),
+    SECCOMP_NO_FLAG("unshare", CLONE_NEWUSER),
+    SECCOMP_NO_FLAG("unshare", CLONE_NEWPID),
+    SECCOMP_NO_FLAG("unshare", CLONE_NEWNET),
+    SECCOMP_NO_FLAG("unshare", CLONE_NEWTIME),
+    SECCOMP_BOTH("setns", SCMP_ACT_ALLOW, SECCOMP_INT(1, CLONE_NEWCGROUP)),
+
+    /* personality: as it is, without address randomisation (gdb, sanitizers), and the question */
+    SECCOMP_BOTH("personality", SCMP_ACT_ALLOW, SECCOMP_INT(0, PER_LINUX)),
+    SECCOMP_BOTH("personality", SCMP_ACT_ALLOW, SECCOMP_INT(0, ADDR_NO_RANDOMIZE)),
+    SECCOMP_BOTH("personality", SCMP_ACT_ALLOW, SECCOMP_INT(0, SECCOMP_LOW)),
+
+    /* mknod: files, FIFOs and sockets, no devices */
+    SECCOMP_FILE_TYPE("mknod", 1, SCMP_ACT_ALLOW, 0),
+    SECCOMP_FILE_TYPE("mknod", 1, SCMP_ACT_ALLOW, S_IFREG),
+    SECCOMP_FILE_TYPE("mknod", 1, SCMP_ACT_ALLOW, S_IFIFO),
+    SECCOMP_FILE_TYPE("mknod", 1, SCMP_ACT_ALLOW, S_IFSOCK),
+    SECCOMP_FILE_TYPE("mknod", 1, SECCOMP_ACT_DENY, S_IFCHR),
+    SECCOMP_FILE_TYPE("mknod", 1, SECCOMP_ACT_DENY, S_IFBLK),
+    SECCOMP_FILE_TYPE("mknodat", 2, SCMP_ACT_ALLOW, 0),
+    SECCOMP_FILE_TYPE("mknodat", 2, SCMP_ACT_ALLOW, S_IFREG),
+    SECCOMP_FILE_TYPE("mknodat", 2, SCMP_ACT_ALLOW, S_IFIFO),
+    SECCOMP_FILE_TYPE("mknodat", 2, SCMP_ACT_ALLOW, S_IFSOCK),
+    SECCOMP_FILE_TYPE("mknodat", 2, SECCOMP_ACT_DENY, S_IFCHR),
+    SECCOMP_FILE_TYPE("mknodat", 2, SECCOMP_ACT_DENY, S_IFBLK),
+
+    /* sync, syncfs: would flush the host's file systems for everybody, and have nothing to flush
+     * here; answered 0 */
+    SECCOMP_BOTH("sync", SCMP_ACT_ERRNO(0)),
+    SECCOMP_BOTH("syncfs", SCMP_ACT_ERRNO(0)),
+
+    /* socket: local ones; TCP, UDP and ping over IP; the kernel's routing answers (getifaddrs).
+     * Other protocols load modules that few have read. These compare all 64 bits: what is too large
+     * matches no permission. */
+    SECCOMP_BOTH("socketpair", SCMP_ACT_ALLOW, SECCOMP_EQ(0, AF_UNIX)),
+    SECCOMP_BOTH("socketpair", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_NE(0, AF_UNIX)),
+    SECCOMP_BOTH("socket", SCMP_ACT_ALLOW, SECCOMP_EQ(0, AF_UNIX)),
+    SECCOMP_RULE("socket", SECCOMP_IN_STRICT, SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_NE(0, AF_UNIX)),
+    SECCOMP_FAMILY(AF_INET, 0),
+    SECCOMP_FAMILY(AF_INET, 1),  /* ICMP */
+    SECCOMP_FAMILY(AF_INET, 6),  /* TCP */
+    SECCOMP_FAMILY(AF_INET, 17), /* UDP */
+    SECCOMP_NO_PROTOCOL(AF_INET, 17),
+    SECCOMP_FAMILY(AF_INET6, 0),
+    SECCOMP_FAMILY(AF_INET6, 6),
+    SECCOMP_FAMILY(AF_INET6, 17),
+    SECCOMP_FAMILY(AF_INET6, 58), /* ICMPv6 */
+    SECCOMP_NO_PROTOCOL(AF_INET6, 58),
+    SECCOMP_FAMILY(AF_NETLINK, 0), /* NETLINK_ROUTE */
+    SECCOMP_NO_PROTOCOL(AF_NETLINK, 0),
+    SECCOMP_NO_FAMILY(0),
+    SECCOMP_NO_FAMILY(3),
+    SECCOMP_NO_FAMILY(4),
+    SECCOMP_NO_FAMILY(5),
+    SECCOMP_NO_FAMILY(6),
+    SECCOMP_NO_FAMILY(7),
+    SECCOMP_NO_FAMILY(8),
+    SECCOMP_NO_FAMILY(9),
+    SECCOMP_NO_FAMILY(11),
+    SECCOMP_NO_FAMILY(12),
+    SECCOMP_NO_FAMILY(13),
+    SECCOMP_NO_FAMILY(14),
+    SECCOMP_NO_FAMILY(15),
+    SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_GT(0, AF_NETLINK)),
+};
+
+/* ioctl requests that type into a terminal (TIOCSTI, and TIOCLINUX by pasting) or put a line
+ * discipline, which is a kernel module, on one. */
+static const uint32_t seccomp_ioctls[] = {TIOCSTI, TIOCLINUX, TIOCSETD};
+
+struct seccomp_builder {
+    scmp_filter_ctx ctx;
+    uint32_t set; /* one bit of enum seccomp_sets */
+    struct err *err;
+};
+
+static int seccomp_add(struct seccomp_builder *b, const char *name, uint32_t action, unsigned count,
+                       const struct scmp_arg_cmp *cmp) {
+    int nr = seccomp_syscall_resolve_name(name);
+    if (nr == __NR_SCMP_ERROR) {
+        return err_set(b->err, ERR_STATE, 0, "libseccomp does not know the system call %s", name);
+    }
+    if (nr < 0) {
+        return 0; /* another architecture's: it cannot be made here */
+    }
+    int rc = seccomp_rule_add_array(b->ctx, action, nr, count, cmp);
+    return rc == 0 ? 0
+                   : err_set(b->err, ERR_SYSTEM, -rc, "add the rule for system call %s: %s", name,
+                             strerror(-rc));
+}
+
+/* The tables of names: strings of names with a blank between two. */
+static int seccomp_add_names(struct seccomp_builder *b, uint32_t action, const char *const *lists,
+                             size_t count) {
+    char name[32];
+    for (size_t i = 0; i < count; i++) {
+        for (const char *p = lists[i]; *p != '\0';) {
+            size_t len = strcspn(p, " ");
+            if (len == 0 || len >= sizeof name) {
+                return err_set(b->err, ERR_STATE, 0, "a name in the filter's table is malformed");
+            }
+            memcpy(name, p, len);
+            name[len] = '\0';
+            if (seccomp_add(b, name, action, 0, NULL) != 0) {
+                return -1;
+            }
+            p += p[len] == ' ' ? len + 1 : len;
+        }
+    }
+    return 0;
+}
+
+static int seccomp_add_rules(struct seccomp_builder *b) {
+    for (size_t i = 0; i < sizeof seccomp_rules / sizeof seccomp_rules[0]; i++) {
+        const struct seccomp_rule *r = &seccomp_rules[i];
+        if ((r->sets & b->set) && seccomp_add(b, r->name, r->action, r->count, r->cmp) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Allows every ioctl request whose upper `32 - bits` bits equal those of `prefix`, save the refused
+ * ones. libseccomp has no "masked not equal", so the complement is put together from prefixes, as
+ * in a routing table: 40 rules that do not overlap, each on the lower 32 bits alone. */
+static int seccomp_add_ioctls(struct seccomp_builder *b, uint32_t prefix, unsigned bits) {
+    uint32_t mask = bits == 32 ? 0 : ~(uint32_t)0 << bits;
+    size_t refused = 0;
+    for (size_t i = 0; i < sizeof seccomp_ioctls / sizeof seccomp_ioctls[0]; i++) {
+        refused += (seccomp_ioctls[i] & mask) == prefix;
+    }
+    if (refused == 0 || bits == 0) {
+        const struct scmp_arg_cmp cmp = SECCOMP_MASKED(1, mask, prefix);
+        return seccomp_add(b, "ioctl", refused ? SECCOMP_ACT_DENY : SCMP_ACT_ALLOW, 1, &cmp);
+    }
+    if (seccomp_add_ioctls(b, prefix, bits - 1) != 0) {
+        return -1;
+    }
+    return seccomp_add_ioctls(b, prefix | (uint32_t)1 << (bits - 1), bits - 1);
+}
+
+static int seccomp_attr(struct seccomp_builder *b, enum scmp_filter_attr attr, uint32_t value,
+                        const char *what) {
+    int rc = seccomp_attr_set(b->ctx, attr, value);
+    return rc == 0
+               ? 0
+               : err_set(b->err, ERR_SYSTEM, -rc, "set %s of the filter: %s", what, strerror(-rc));
+}
+
+static int seccomp_fill(struct seccomp_builder *b) {
+    if (seccomp_attr(b, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS, "the foreign action") !=
+            0 ||
+        seccomp_attr(b, SCMP_FLTATR_CTL_OPTIMIZE, 2, "the binary tree") != 0) {
+        return -1;
+    }
+    size_t also = sizeof seccomp_allowed_default / sizeof seccomp_allowed_default[0];
+    uint32_t action = b->set == SECCOMP_IN_STRICT ? SECCOMP_ACT_DENY : SCMP_ACT_ALLOW;
+    if (seccomp_add_names(b, SCMP_ACT_ALLOW, seccomp_allowed,
+                          sizeof seccomp_allowed / sizeof seccomp_allowed[0]) != 0 ||
+        seccomp_add_names(b, action, seccomp_allowed_default, also) != 0 ||
+        seccomp_add_names(b, SECCOMP_ACT_DENY, seccomp_denied,
+                          sizeof seccomp_denied / sizeof seccomp_denied[0]) != 0) {
+        return -1;
+    }
+    return seccomp_add_rules(b) != 0 ? -1 : seccomp_add_ioctls(b, 0, 32);
+}
+
+/* libseccomp writes programs to descriptors only. */
+static int seccomp_export(scmp_filter_ctx ctx, struct seccomp_program *out, struct err *err) {
+    struct stat st;
+    fd_cleanup int fd = memfd_create("seccomp", MFD_CLOEXEC);
+    if (fd < 0) {
+        return err_sys(err, "make a memory file for the filter");
+    }
+    int rc = seccomp_export_bpf(ctx, fd);
+    if (rc != 0) {
+        return err_set(err, ERR_SYSTEM, -rc, "compile the filter: %s", strerror(-rc));
+    }
+    if (fstat(fd, &st) != 0) {
+        return err_sys(err, "examine the compiled filter");
+    }
+    size_t size = (size_t)st.st_size;
+    if (size == 0 || size % sizeof(struct sock_filter) != 0 ||
+        size / sizeof(struct sock_filter) > BPF_MAXINSNS) {
+        return err_set(err, ERR_LIMIT, 0, "the compiled filter has an impossible size: %zu bytes",
+                       size);
+    }
+    struct sock_filter *insns = malloc(size);
+    if (insns == NULL || pread(fd, insns, size, 0) != (ssize_t)size) {
+        free(insns);
+        return err_sys(err, "read the compiled filter");
+    }
+    out->insns = insns;
+    out->len = (unsigned short)(size / sizeof(struct sock_filter));
+    return 0;
+}
+
+int seccomp_build(enum policy_syscalls set, struct seccomp_program *out, struct err *err) {
+    struct seccomp_builder b = {.set = 1u << set, .err = err};
+    if (set != POLICY_SYSCALLS_DEFAULT && set != POLICY_SYSCALLS_STRICT) {
+        return err_set(err, ERR_INVALID, EINVAL, "there is no such set of system calls");
+    }
+    b.ctx = seccomp_init(SECCOMP_ACT_ABSENT);
+    if (b.ctx == NULL) {
+        return err_set(err, ERR_SYSTEM, ENOMEM, "start a system call filter");
+    }
+    int rc = seccomp_fill(&b);
+    if (rc == 0) {
+        rc = seccomp_export(b.ctx, out, err);
+    }
+    seccomp_release(b.ctx);
+    return rc;
+}
+
+void seccomp_done(struct seccomp_program *program) {
+    if (program != NULL) {
+        free(program->insns);
+        program->insns = NULL;
+        program->len = 0;
+    }
+}

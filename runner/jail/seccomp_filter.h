@@ -1,0 +1,30 @@
+/* The system call filter of a jail, as the bytes that seccomp(2) takes. (The file is not called
+ * seccomp.h because libseccomp's own header is.)
+ *
+ * It is an allow-list. What is not on it is answered ENOSYS, as by a kernel that does not have the
+ * call, so that libc and runtimes take the older way: that covers clone3, io_uring and every call
+ * that is newer than this program. A table of well-known privileged calls is answered EPERM, as
+ * their manual pages say. A call of another architecture (i386 through int 0x80, x32) kills the
+ * process with SIGSYS: only code that looks for a way round the filter makes one.
+ *
+ * Process 1 of the jail loads it after its own set-up; unshare(CLONE_NEWCGROUP) and
+ * setns(fd, CLONE_NEWCGROUP), exactly these, pass because process 1 needs them afterwards; the
+ * command has no capability for them. */
+#pragma once
+
+#include <linux/filter.h>
+
+#include "err.h"
+#include "policy.h"
+
+struct seccomp_program {
+    struct sock_filter *insns; /* owned */
+    unsigned short len;        /* number of instructions; a struct sock_fprog in all but name */
+};
+
+/* Builds the program for a policy's set of system calls, for the architecture this program runs on.
+ * On success the caller owns *out (seccomp_done()). */
+int seccomp_build(enum policy_syscalls set, struct seccomp_program *out, struct err *err);
+
+/* Releases it. Accepts NULL and a zeroed struct. */
+void seccomp_done(struct seccomp_program *program);

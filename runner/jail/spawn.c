@@ -1,0 +1,146 @@
+#include "spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "buf.h"
+#include "fd.h"
+#include "initmsg.h"
+#include "rawcall.h"
+
+#define SPAWN_INIT_MAX (16u * 1024 * 1024)
+
+enum spawn_step { SPAWN_WAIT, SPAWN_GIDS, SPAWN_UIDS, SPAWN_GROUPS, SPAWN_CONTROL, SPAWN_EXEC };
+
+static const char *const spawn_step_names[] = {
+    [SPAWN_WAIT] = "id maps", [SPAWN_GIDS] = "group ids",       [SPAWN_UIDS] = "user ids",
+    [SPAWN_GROUPS] = "groups", [SPAWN_CONTROL] = "control socket", [SPAWN_EXEC] = "execute init",
+};
+
+/* Runs in the child, on its own stack, in the runner's memory. No libc call: errno, stdio and malloc
+ * belong to the runner, which goes on meanwhile. */
+static void spawn_step(struct spawn *s, enum spawn_step step, long result) {
+    if (result < 0) {
+        s->fail_step = (uint32_t)step;
+        __atomic_store_n(&s->fail_code, (int32_t)-result, __ATOMIC_RELEASE);
+        for (;;) {
+            rawcall(SYS_exit, 1, 0, 0, 0, 0);
+        }
+    }
+}
+
+static int spawn_child(void *arg) {
+    static const char *const argv[] = {"pinfold-init", NULL};
+    static const char *const env[] = {NULL};
+    struct spawn *s = arg;
+    uint32_t go;
+    while ((go = __atomic_load_n(&s->go, __ATOMIC_ACQUIRE)) == 0) {
+        (void)rawcall(SYS_futex, (long)&s->go, FUTEX_WAIT_PRIVATE, 0, 0, 0);
+    }
+    spawn_step(s, SPAWN_WAIT, go == 1 ? 0 : -ECANCELED);
+    /* User 0 of the new namespace before exec, or exec would take the capabilities away. */
+    spawn_step(s, SPAWN_GROUPS, rawcall(SYS_setgroups, 0, 0, 0, 0, 0));
+    spawn_step(s, SPAWN_GIDS, rawcall(SYS_setresgid, 0, 0, 0, 0, 0));
+    spawn_step(s, SPAWN_UIDS, rawcall(SYS_setresuid, 0, 0, 0, 0, 0));
+    if (s->control_fd != INITMSG_FD) {
+        spawn_step(s, SPAWN_CONTROL, rawcall(SYS_dup3, s->control_fd, INITMSG_FD, 0, 0, 0));
+    } else {
+        spawn_step(s, SPAWN_CONTROL, rawcall(SYS_fcntl, INITMSG_FD, F_SETFD, 0, 0, 0));
+    }
+    /* INITMSG_FD may be the number of init_fd itself: the runner keeps init_fd above it. */
+    spawn_step(s, SPAWN_EXEC,
+               rawcall(SYS_execveat, s->init_fd, (long)"", (long)argv, (long)env, AT_EMPTY_PATH));
+    return 1;
+}
+
+static int spawn_map(pid_t pid, const char *file, const struct spawn_config *cfg,
+                     struct err *err) {
+    char path[64];
+    char text[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+    int n = snprintf(text, sizeof text, "0 %u %u\n", cfg->id_base, cfg->id_count);
+    return fd_write_kernel(AT_FDCWD, path, text, (size_t)n, err);
+}
+
+static pid_t spawn_clone(struct spawn *s, const struct spawn_config *cfg, int *pidfd,
+                         struct err *err) {
+    if (setns(cfg->template_ns, CLONE_NEWNS) != 0) {
+        return err_sys(err, "entering the image's mount namespace");
+    }
+    const int flags = CLONE_VM | CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
+                      CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD;
+    pid_t pid = clone(spawn_child, s->stack + sizeof s->stack, flags, s, pidfd);
+    int code = errno;
+    if (setns(cfg->home_ns, CLONE_NEWNS) != 0) {
+        abort(); /* in a mount namespace that isn't ours nothing here may go on */
+    }
+    errno = code;
+    return pid < 0 ? err_sys(err, "making the jail's namespaces (clone)") : pid;
+}
+
+int spawn_init(struct spawn *s, const struct spawn_config *cfg, pid_t *pid, int *pidfd,
+               struct err *err) {
+    s->init_fd = cfg->init_fd;
+    s->control_fd = cfg->control_fd;
+    s->fail_code = 0;
+    s->fail_step = SPAWN_WAIT;
+    s->go = 0;
+    int fd = -1;
+    pid_t child = spawn_clone(s, cfg, &fd, err);
+    if (child < 0) {
+        return -1;
+    }
+    int rc = spawn_map(child, "gid_map", cfg, err);
+    if (rc == 0) {
+        rc = spawn_map(child, "uid_map", cfg, err);
+    }
+    __atomic_store_n(&s->go, rc == 0 ? 1u : 2u, __ATOMIC_RELEASE);
+    (void)syscall(SYS_futex, &s->go, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    if (rc != 0) {
+        siginfo_t info;
+        (void)waitid(P_PIDFD, (id_t)fd, &info, WEXITED);
+        fd_close(&fd);
+        return err_wrap(err, "mapping the jail's user ids");
+    }
+    *pid = child;
+    *pidfd = fd;
+    return 0;
+}
+
+const char *spawn_failed_step(const struct spawn *s) {
+    return s->fail_code != 0 ? spawn_step_names[s->fail_step] : "";
+}
+
+int spawn_load(const char *path, struct err *err) {
+    struct buf bytes;
+    buf_init(&bytes, SPAWN_INIT_MAX);
+    int low = -1;
+    if (fd_read_file(AT_FDCWD, path, &bytes, err) == 0) {
+        low = fd_memfd("pinfold-init", bytes.data, bytes.len, true, err);
+    }
+    buf_done(&bytes);
+    if (low < 0) {
+        return err_wrap(err, "loading %s", path);
+    }
+    /* Opened again for reading: the kernel executes nothing that somebody holds open for writing. */
+    char self[64];
+    (void)snprintf(self, sizeof self, "/proc/self/fd/%d", low);
+    int readable = open(self, O_RDONLY | O_CLOEXEC);
+    fd_close(&low);
+    int fd = readable < 0 ? -1 : fcntl(readable, F_DUPFD_CLOEXEC, 64); /* see spawn_child() */
+    if (fd < 0) {
+        (void)err_sys(err, "loading %s", path);
+    }
+    fd_close(&readable);
+    return fd;
+}

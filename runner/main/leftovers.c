@@ -1,0 +1,77 @@
+#include "leftovers.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cgroup.h"
+#include "fd.h"
+#include "str.h"
+
+#define LEFTOVERS_FILE "run/cgroups"
+#define LEFTOVERS_SOCKETS 64u
+
+static void leftovers_sockets(void) {
+    for (unsigned i = 0; i < LEFTOVERS_SOCKETS; i++) {
+        char path[64];
+        (void)snprintf(path, sizeof path, "run/runner.%u.sock", i);
+        (void)unlink(path);
+    }
+}
+
+/* A recorded line must look like ours, or the record is not. */
+static bool leftovers_ours(const char *line) {
+    const char *last = strrchr(line, '/');
+    return line[0] == '/' && last != NULL && strncmp(last, "/pinfold-", 9) == 0;
+}
+
+static int leftovers_one(const char *line, struct log *log, struct err *err) {
+    if (!leftovers_ours(line)) {
+        return err_set(err, ERR_INVALID, 0, "%s lists %.200s, which is no cgroup of ours; remove the "
+                       "file if it was damaged", LEFTOVERS_FILE, line);
+    }
+    if (access(line, F_OK) != 0) {
+        return 0;
+    }
+    struct log_line l;
+    log_begin(&l, log, LOG_INFO, "leftover.removed");
+    log_str(&l, "cgroup", line);
+    log_end(&l);
+    return cgroup_sweep(line, err);
+}
+
+int leftovers_sweep(struct log *log, struct err *err) {
+    struct buf text;
+    struct err why;
+    buf_init(&text, 65536);
+    leftovers_sockets();
+    int rc = fd_read_file(AT_FDCWD, LEFTOVERS_FILE, &text, &why);
+    if (rc != 0 && why.code == ENOENT) {
+        rc = 0; /* the first life */
+    } else if (rc != 0 && err != NULL) {
+        *err = why;
+    }
+    char *save = NULL;
+    for (char *line = rc == 0 && text.len > 0 ? strtok_r(text.data, "\n", &save) : NULL;
+         line != NULL && rc == 0; line = strtok_r(NULL, "\n", &save)) {
+        rc = leftovers_one(line, log, err);
+    }
+    buf_done(&text);
+    return rc;
+}
+
+int leftovers_record(char paths[][512], unsigned count, struct err *err) {
+    struct buf text;
+    buf_init(&text, 65536);
+    int rc = 0;
+    for (unsigned i = 0; i < count && rc == 0; i++) {
+        rc = buf_printf(&text, err, "%s\n", paths[i]);
+    }
+    if (rc == 0) {
+        rc = fd_write_atomic(AT_FDCWD, LEFTOVERS_FILE, text.data, text.len, 0600, err);
+    }
+    buf_done(&text);
+    return rc;
+}

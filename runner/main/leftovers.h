@@ -1,0 +1,13 @@
+/* What an earlier life of this state directory left: cgroups, which it recorded when it made them.
+ * Mounts, namespaces and processes die with their processes. All paths are relative to STATE, the
+ * working directory. */
+#pragma once
+
+#include "err.h"
+#include "log.h"
+
+/* Removes every recorded group with what is in it, and stale sockets. Only what is recorded: nothing
+ * is found by its name. The caller holds the lock, so nobody uses them. */
+int leftovers_sweep(struct log *log, struct err *err);
+/* Records the groups that this life is going to use; before they are used. */
+int leftovers_record(char paths[][512], unsigned count, struct err *err);

@@ -1,0 +1,298 @@
+/* pinfold-runner: the privileged program. Reads its options, the policies and what an earlier life
+ * left behind, proves that every limit holds, then hands over to the supervisor. */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <libgen.h>
+#include <pwd.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "leftovers.h"
+#include "log.h"
+#include "opt.h"
+#include "policy.h"
+#include "selftest.h"
+#include "str.h"
+#include "supervise.h"
+
+#define MAIN_MOUNT_DIR "run/cgroup2" /* relative to STATE */
+
+struct main_options {
+    const char *state, *policies, *server_user, *init;
+    uint64_t shards, slots, warm;
+    bool keep_dynmods, check;
+};
+
+struct runner {
+    struct main_options opt;
+    struct log log;
+    int state_dir, lock, images_dir;
+    struct policy_set policies;
+    struct seccomp_program programs[2];
+    struct supervise_config supervise;
+    struct selftest_result *capabilities; /* shared with the process that probes */
+    char cgroup_name[CGROUP_NAME_MAX];
+    char mount_dir[4200];
+};
+
+static const char main_about[] =
+    "Builds, drives and destroys jails for pinfold-server. Runs as root. At start it proves in a jail\n"
+    "that every limit and wall holds on this host, and refuses to start otherwise.\n";
+
+static int main_user(struct runner *r, struct err *err) {
+    const struct passwd *pw = getpwnam(r->opt.server_user);
+    if (pw == NULL) {
+        return err_set(err, ERR_INVALID, 0, "there is no user %s; create it or name the server's user "
+                       "with --server-user", r->opt.server_user);
+    }
+    r->supervise.shard.server_uid = pw->pw_uid;
+    r->supervise.shard.server_gid = pw->pw_gid;
+    return 0;
+}
+
+static int main_state(struct runner *r, struct err *err) {
+    struct stat st;
+    r->state_dir = open(r->opt.state, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (r->state_dir < 0 || fstat(r->state_dir, &st) != 0) {
+        return err_sys(err, "opening the state directory %s (pinfold-server init makes one)",
+                       r->opt.state);
+    }
+    if (st.st_uid != 0 || (st.st_mode & 022)) {
+        return err_set(err, ERR_INVALID, 0,
+                       "the state directory %s must be owned by root and writable for nobody else",
+                       r->opt.state);
+    }
+    r->lock = openat(r->state_dir, "lock.runner", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (r->lock < 0) {
+        return err_sys(err, "opening %s/lock.runner", r->opt.state);
+    }
+    if (flock(r->lock, LOCK_EX | LOCK_NB) != 0) {
+        return err_set(err, ERR_STATE, errno, "another pinfold-runner uses %s", r->opt.state);
+    }
+    if (fchdir(r->state_dir) != 0) {
+        return err_sys(err, "entering %s", r->opt.state);
+    }
+    if (mkdir(MAIN_MOUNT_DIR, 0700) != 0 && errno != EEXIST) {
+        return err_sys(err, "making %s/%s", r->opt.state, MAIN_MOUNT_DIR);
+    }
+    if (realpath(MAIN_MOUNT_DIR, r->mount_dir) == NULL) {
+        return err_sys(err, "resolving %s/%s", r->opt.state, MAIN_MOUNT_DIR);
+    }
+    r->images_dir = openat(r->state_dir, "images", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    /* One state directory, one name: so that a start finds its own leftovers and nobody else's. */
+    (void)snprintf(r->cgroup_name, sizeof r->cgroup_name, "pinfold-%lx-%lx",
+                   (unsigned long)st.st_dev, (unsigned long)st.st_ino);
+    return 0;
+}
+
+/* From here on no mount of ours shows outside, and none of the host's events reach us. The working
+ * directory and the state directory are still the ones of before. */
+static int main_namespace(struct runner *r, struct err *err) {
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+        return err_sys(err, "making a private mount namespace");
+    }
+    r->supervise.shard.home_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (r->supervise.shard.home_ns < 0) {
+        return err_sys(err, "opening the own mount namespace");
+    }
+    return 0;
+}
+
+static int main_init_program(struct runner *r, struct err *err) {
+    char path[4096];
+    char self[4096];
+    if (r->opt.init != NULL) {
+        (void)str_copy(path, sizeof path, r->opt.init);
+    } else {
+        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+        if (n <= 0) {
+            return err_sys(err, "finding the own program");
+        }
+        self[n] = '\0';
+        if (snprintf(path, sizeof path, "%s/pinfold-init", dirname(self)) >= (int)sizeof path) {
+            return err_set(err, ERR_INVALID, 0, "the path of pinfold-init is too long");
+        }
+    }
+    r->supervise.shard.init_fd = spawn_load(path, err);
+    return r->supervise.shard.init_fd < 0 ? -1 : 0;
+}
+
+static int main_programs(struct runner *r, struct err *err) {
+    if (seccomp_build(POLICY_SYSCALLS_DEFAULT, &r->programs[POLICY_SYSCALLS_DEFAULT], err) != 0) {
+        return -1;
+    }
+    return seccomp_build(POLICY_SYSCALLS_STRICT, &r->programs[POLICY_SYSCALLS_STRICT], err);
+}
+
+/* The probes run in a process of their own, so that the supervisor stays without threads, loops and
+ * jails. The results come through shared memory. */
+static int main_selftest(struct runner *r, struct cgroup_host *cgroups, struct err *err) {
+    struct {
+        struct selftest_result result;
+        struct err err;
+    } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+                     0);
+    if (shared == MAP_FAILED) {
+        return err_sys(err, "mapping memory for the self-test");
+    }
+    r->capabilities = &shared->result;
+    pid_t pid = fork();
+    if (pid == 0) {
+        const struct selftest_config cfg = {
+            .cgroups = cgroups,
+            .init_fd = r->supervise.shard.init_fd,
+            .home_ns = r->supervise.shard.home_ns,
+            .policy = policy_find(&r->policies, "default"),
+            .bpf = &r->programs[POLICY_SYSCALLS_DEFAULT],
+        };
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        _exit(selftest_run(&cfg, &shared->result, &shared->err) == 0 ? 0 : 1);
+    }
+    int status = 0;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+        return err_sys(err, "running the self-test");
+    }
+    if (WIFSIGNALED(status)) {
+        return err_set(err, ERR_STATE, 0, "the self-test died of signal %d", WTERMSIG(status));
+    }
+    if (WEXITSTATUS(status) != 0) {
+        *err = shared->err;
+        return -1;
+    }
+    return 0;
+}
+
+/* Finds the cgroup trees, records the base groups for the next start, proves the limits in one. */
+static int main_prove(struct runner *r, struct err *err) {
+    struct cgroup_host cgroups;
+    char name[CGROUP_NAME_MAX * 2];
+    (void)snprintf(name, sizeof name, "%s/probe", r->cgroup_name);
+    if (cgroup_host_init(&cgroups, name, r->mount_dir, err) != 0) {
+        return -1;
+    }
+    for (size_t i = 0; i < cgroups.count; i++) {
+        char *base = r->supervise.base[r->supervise.bases++];
+        (void)str_copy(base, sizeof r->supervise.base[0], cgroups.tree[i].base_path);
+        *strrchr(base, '/') = '\0';
+    }
+    if (!r->opt.keep_dynmods && cgroup_favor_dynmods(&cgroups) == 1) {
+        struct log_line l;
+        log_begin(&l, &r->log, LOG_INFO, "cgroup.favordynmods");
+        log_str(&l, "why", "moving a process into a cgroup stays fast on an idle host");
+        log_end(&l);
+    }
+    int rc = leftovers_record(r->supervise.base, r->supervise.bases, err);
+    if (rc == 0) {
+        rc = main_selftest(r, &cgroups, err);
+    }
+    cgroup_host_done(&cgroups);
+    return rc;
+}
+
+static void main_print(const struct selftest_result *result) {
+    for (uint32_t i = 0; i < result->count; i++) {
+        const struct wire_capability *c = &result->item[i];
+        (void)printf("%-14s %-12s %s\n%-27s %s\n", c->name,
+                     c->status == WIRE_CAP_ENFORCED ? "enforced" : "unavailable", c->how, "",
+                     c->status == WIRE_CAP_ENFORCED ? c->proof : c->remedy);
+    }
+}
+
+static int main_start(struct runner *r, struct err *err) {
+    if (geteuid() != 0) {
+        return err_set(err, ERR_STATE, 0, "pinfold-runner makes namespaces and cgroups: run it as "
+                                          "root");
+    }
+    /* Policies and init may be given relative to the directory we are called in; STATE is entered
+     * afterwards. */
+    if (main_user(r, err) != 0 || policy_set_load(r->opt.policies, &r->policies, err) != 0 ||
+        main_init_program(r, err) != 0 || main_state(r, err) != 0 ||
+        main_namespace(r, err) != 0 || leftovers_sweep(&r->log, err) != 0 ||
+        main_programs(r, err) != 0) {
+        return -1;
+    }
+    return main_prove(r, err);
+}
+
+static int main_serve(struct runner *r) {
+    struct supervise_config *s = &r->supervise;
+    s->shards = (unsigned)r->opt.shards;
+    s->cgroup_name = r->cgroup_name;
+    s->shard.slots = (unsigned)r->opt.slots;
+    s->shard.warm = (unsigned)r->opt.warm;
+    s->shard.state_dir = r->state_dir;
+    s->shard.images_dir = r->images_dir;
+    s->shard.mount_dir = r->mount_dir;
+    s->shard.policies = &r->policies;
+    s->shard.capabilities = r->capabilities;
+    s->shard.programs[0] = r->programs[0];
+    s->shard.programs[1] = r->programs[1];
+    s->shard.log = &r->log;
+    return supervise_run(s);
+}
+
+int main(int argc, char **argv) {
+    static struct runner r; /* large; the program's one context */
+    struct opt_result parsed;
+    struct err err;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    r.opt = (struct main_options){.policies = "/etc/pinfold/policies",
+                                  .server_user = "pinfold",
+                                  .shards = cpus > 4 ? 4 : cpus > 0 ? (uint64_t)cpus : 1,
+                                  .slots = 32,
+                                  .warm = 4};
+    const struct opt table[] = {
+        {"state", 0, "DIR", OPT_STRING, &r.opt.state, 0, 0, "state directory (required)"},
+        {"policies", 0, "DIR", OPT_STRING, &r.opt.policies, 0, 0,
+         "policy files, owned by root [/etc/pinfold/policies]"},
+        {"server-user", 0, "NAME", OPT_STRING, &r.opt.server_user, 0, 0,
+         "the user that may connect [pinfold]"},
+        {"shards", 0, "N", OPT_U64, &r.opt.shards, 1, SUPERVISE_SHARDS_MAX,
+         "processes to spread the work over [one per processor, at most 4]"},
+        {"slots", 0, "N", OPT_U64, &r.opt.slots, 1, 1024, "jails in use at once, per shard [32]"},
+        {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 256, "jails kept ready, per shard and kind [4]"},
+        {"init", 0, "FILE", OPT_STRING, &r.opt.init, 0, 0,
+         "the program for process 1 of jails [pinfold-init beside this one]"},
+        {"no-favordynmods", 0, NULL, OPT_FLAG, &r.opt.keep_dynmods, 0, 0,
+         "leave the host's cgroup2 option favordynmods alone (the first run after a pause may then "
+         "wait 10-20 ms)"},
+        {"check", 0, NULL, OPT_FLAG, &r.opt.check, 0, 0,
+         "prove the limits, print the results and exit"},
+        {0},
+    };
+    log_init(&r.log, STDERR_FILENO, LOG_INFO, "pinfold-runner");
+    if (opt_parse(table, argc, argv, &parsed, &err) != 0) {
+        (void)fprintf(stderr, "pinfold-runner: %s (see --help)\n", err.text);
+        return 2;
+    }
+    if (parsed.help) {
+        opt_help(stdout, "pinfold-runner --state DIR [options]", main_about, table);
+        return 0;
+    }
+    if (r.opt.state == NULL || parsed.rest != argc) {
+        (void)fprintf(stderr, "pinfold-runner: --state DIR is required and nothing else (see "
+                              "--help)\n");
+        return 2;
+    }
+    int rc = main_start(&r, &err);
+    if (r.opt.check && r.capabilities != NULL) {
+        main_print(r.capabilities);
+    }
+    if (rc != 0) {
+        (void)fprintf(stderr, "pinfold-runner: %s\n", err.text);
+        return 1;
+    }
+    return r.opt.check ? 0 : main_serve(&r);
+}

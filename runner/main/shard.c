@@ -1,0 +1,237 @@
+#include "shard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "loop.h"
+#include "pool.h"
+#include "session.h"
+
+#define SHARD_STOP_NS (5 * CLOCK_NS_PER_S)
+
+struct shard {
+    const struct shard_config *cfg;
+    struct loop *loop;
+    struct cgroup_host cgroups;
+    struct jail_host host;
+    struct pool *pool;
+    struct session *session; /* one server at a time */
+    struct limits host_max;
+    int listener, signals;
+    struct loop_source listen_src, signal_src;
+    struct loop_timer stop_timer;
+    uint64_t stop_deadline_ns;
+    bool stopping;
+    char health[WIRE_TEXT_MAX]; /* last logged */
+};
+
+static void shard_closed(void *arg, const char *why) {
+    struct shard *s = arg;
+    struct log_line l;
+    log_begin(&l, s->cfg->log, *why ? LOG_WARN : LOG_INFO, "server.gone");
+    log_u64(&l, "shard", s->cfg->index);
+    log_str(&l, "why", *why ? why : "closed");
+    log_end(&l);
+    s->session = NULL;
+}
+
+static void shard_changed(void *arg) {
+    struct shard *s = arg;
+    struct pool_stats stats;
+    pool_stats(s->pool, &stats);
+    if (strcmp(stats.health, s->health) != 0) {
+        struct log_line l;
+        (void)snprintf(s->health, sizeof s->health, "%s", stats.health);
+        log_begin(&l, s->cfg->log, *s->health ? LOG_ERROR : LOG_INFO, "pool.health");
+        log_u64(&l, "shard", s->cfg->index);
+        log_str(&l, "state", *s->health ? s->health : "well");
+        log_end(&l);
+    }
+    if (s->session != NULL) {
+        session_state_changed(s->session);
+    }
+}
+
+static void shard_accept(void *arg, uint32_t events) {
+    struct shard *s = arg;
+    struct ucred cred = {.uid = (uid_t)-1};
+    socklen_t len = sizeof cred;
+    struct err err;
+    (void)events;
+    int sock = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (sock < 0) {
+        return;
+    }
+    bool known = getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
+                 (cred.uid == 0 || cred.uid == s->cfg->server_uid);
+    if (!known || s->session != NULL || s->stopping) {
+        struct log_line l;
+        log_begin(&l, s->cfg->log, LOG_WARN, "server.refused");
+        log_u64(&l, "shard", s->cfg->index);
+        log_i64(&l, "uid", (int64_t)cred.uid);
+        log_str(&l, "why", known ? "another server is connected" : "not the server's user");
+        log_end(&l);
+        fd_close(&sock);
+        return;
+    }
+    const struct session_config cfg = {
+        .loop = s->loop,
+        .pool = s->pool,
+        .policies = s->cfg->policies,
+        .host_max = &s->host_max,
+        .capability = s->cfg->capabilities->item,
+        .capabilities = s->cfg->capabilities->count,
+        .shard = s->cfg->index,
+        .slots = s->cfg->slots,
+        .closed = shard_closed,
+        .arg = s,
+    };
+    s->session = session_new(sock, &cfg, &err);
+    if (s->session == NULL) {
+        log_err(s->cfg->log, LOG_ERROR, "server.failed", &err);
+    }
+}
+
+static void shard_stop_poll(void *arg) {
+    struct shard *s = arg;
+    uint64_t now = clock_mono_ns();
+    if (pool_empty(s->pool) || now > s->stop_deadline_ns) {
+        loop_stop(s->loop);
+        return;
+    }
+    (void)loop_timer_at(s->loop, &s->stop_timer, now + 2 * CLOCK_NS_PER_MS, shard_stop_poll, s,
+                        NULL);
+}
+
+static void shard_signal(void *arg, uint32_t events) {
+    struct shard *s = arg;
+    struct signalfd_siginfo info;
+    (void)events;
+    if (read(s->signals, &info, sizeof info) != (ssize_t)sizeof info || s->stopping) {
+        return;
+    }
+    s->stopping = true;
+    s->stop_deadline_ns = clock_mono_ns() + SHARD_STOP_NS;
+    if (s->session != NULL) {
+        session_end(s->session);
+    }
+    pool_stop(s->pool);
+    shard_stop_poll(s);
+}
+
+/* Every descriptor that a jail needs counts against this; and what the host grants us at most is what
+ * a command can be granted. */
+static void shard_host_limits(struct shard *s) {
+    struct rlimit files;
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        s->host_max.v[i] = UINT64_MAX;
+    }
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        s->host_max.v[LIMIT_OPEN_FILES] = files.rlim_max;
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
+    if (getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_max != RLIM_INFINITY) {
+        s->host_max.v[LIMIT_FILE_BYTES] = files.rlim_max;
+    }
+    if (getrlimit(RLIMIT_STACK, &files) == 0 && files.rlim_max != RLIM_INFINITY) {
+        s->host_max.v[LIMIT_STACK_BYTES] = files.rlim_max;
+    }
+}
+
+/* The path is relative to STATE, the working directory: an absolute one may not fit into sun_path. */
+static int shard_listen(struct shard *s, struct err *err) {
+    struct sockaddr_un addr = {.sun_family = AF_UNIX};
+    (void)snprintf(addr.sun_path, sizeof addr.sun_path, "run/runner.%u.sock", s->cfg->index);
+    (void)unlink(addr.sun_path);
+    s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    mode_t before = umask(0117);
+    int rc = s->listener < 0 ? -1 : bind(s->listener, (struct sockaddr *)&addr, sizeof addr);
+    (void)umask(before);
+    if (rc != 0 || chown(addr.sun_path, 0, s->cfg->server_gid) != 0 || listen(s->listener, 8) != 0) {
+        return err_sys(err, "listening on %s", addr.sun_path);
+    }
+    return loop_add(s->loop, &s->listen_src, s->listener, EPOLLIN, shard_accept, s, err);
+}
+
+static int shard_signals(struct shard *s, struct err *err) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    if (sigprocmask(SIG_SETMASK, &set, NULL) != 0 ||
+        (s->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK)) < 0) {
+        return err_sys(err, "waiting for signals");
+    }
+    return loop_add(s->loop, &s->signal_src, s->signals, EPOLLIN, shard_signal, s, err);
+}
+
+static int shard_start(struct shard *s, struct err *err) {
+    const struct shard_config *cfg = s->cfg;
+    shard_host_limits(s);
+    s->loop = loop_new(err);
+    if (s->loop == NULL || shard_signals(s, err) != 0 ||
+        cgroup_host_init(&s->cgroups, cfg->cgroup_name, cfg->mount_dir, err) != 0) {
+        return -1;
+    }
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    s->host = (struct jail_host){.loop = s->loop,
+                                 .cgroups = &s->cgroups,
+                                 .init_fd = cfg->init_fd,
+                                 .home_ns = cfg->home_ns,
+                                 .cpus = cpus > 0 ? (unsigned)cpus : 1};
+    const struct pool_config pool = {
+        .host = &s->host,
+        .policies = cfg->policies,
+        .programs = {cfg->programs[0], cfg->programs[1]},
+        .images_dirfd = cfg->images_dir,
+        .shard = cfg->index,
+        .slots = cfg->slots,
+        .warm = cfg->warm,
+        .changed = shard_changed,
+        .arg = s,
+    };
+    s->pool = pool_new(&pool, err);
+    if (s->pool == NULL) {
+        return -1;
+    }
+    pool_start(s->pool);
+    return shard_listen(s, err);
+}
+
+int shard_run(const struct shard_config *cfg) {
+    struct err err;
+    struct shard s = {.cfg = cfg, .listener = -1, .signals = -1};
+    s.listen_src.fd = s.signal_src.fd = -1;
+    int rc = shard_start(&s, &err);
+    if (rc == 0) {
+        struct log_line l;
+        log_begin(&l, cfg->log, LOG_INFO, "shard.ready");
+        log_u64(&l, "shard", cfg->index);
+        log_u64(&l, "slots", cfg->slots);
+        log_u64(&l, "warm", cfg->warm);
+        log_end(&l);
+        rc = loop_run(s.loop, &err);
+    }
+    if (rc != 0) {
+        log_err(cfg->log, LOG_ERROR, "shard.failed", &err);
+    }
+    pool_free(s.pool);
+    cgroup_host_done(&s.cgroups);
+    fd_close(&s.listener);
+    fd_close(&s.signals);
+    loop_free(s.loop);
+    return rc == 0 ? 0 : 1;
+}

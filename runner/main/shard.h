@@ -1,0 +1,31 @@
+/* One shard: a single-threaded process with its own socket, slots and cgroups. */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "err.h"
+#include "log.h"
+#include "policy.h"
+#include "selftest.h"
+
+struct shard_config {
+    unsigned index;
+    unsigned slots, warm;
+    int state_dir;  /* STATE */
+    int images_dir; /* STATE/images or -1 */
+    int init_fd;
+    int home_ns;
+    uid_t server_uid; /* the only user, besides root, that may connect */
+    gid_t server_gid; /* group of the socket */
+    const char *cgroup_name; /* "pinfold-<id>/<index>" */
+    const char *mount_dir;   /* for a cgroup2 tree of our own */
+    const struct policy_set *policies;
+    const struct selftest_result *capabilities;
+    struct seccomp_program programs[2];
+    struct log *log;
+};
+
+/* Serves until SIGTERM or SIGINT, then kills its jails, waits for them and removes its cgroups.
+ * Returns the exit code of the process. */
+int shard_run(const struct shard_config *cfg);

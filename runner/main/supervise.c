@@ -1,0 +1,156 @@
+#include "supervise.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "clock.h"
+
+#define SUPERVISE_QUICK_NS (2 * CLOCK_NS_PER_S) /* a shard that dies sooner did not work at all */
+#define SUPERVISE_QUICK_MAX 5
+
+struct supervise_shard {
+    pid_t pid;
+    uint64_t started_ns;
+    unsigned quick_deaths;
+};
+
+static void supervise_log(const struct supervise_config *cfg, enum log_level level,
+                          const char *event, unsigned shard, int status) {
+    struct log_line l;
+    log_begin(&l, cfg->shard.log, level, event);
+    log_u64(&l, "shard", shard);
+    if (WIFSIGNALED(status)) {
+        log_i64(&l, "signal", WTERMSIG(status));
+    } else {
+        log_i64(&l, "exit", WEXITSTATUS(status));
+    }
+    log_end(&l);
+}
+
+static pid_t supervise_start(const struct supervise_config *cfg, unsigned index) {
+    pid_t parent = getpid();
+    pid_t pid = fork();
+    if (pid != 0) {
+        return pid;
+    }
+    char name[CGROUP_NAME_MAX * 2];
+    struct shard_config shard = cfg->shard;
+    (void)snprintf(name, sizeof name, "%s/%u", cfg->cgroup_name, index);
+    shard.index = index;
+    shard.cgroup_name = name;
+    /* Dies with its parent, also if that was gone before the request was made. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || getppid() != parent) {
+        _exit(1);
+    }
+    _exit(shard_run(&shard));
+}
+
+/* A dead shard's jails are dying by themselves (process 1 dies with its parent); their cgroups are
+ * not. */
+static void supervise_sweep(const struct supervise_config *cfg, unsigned index) {
+    for (unsigned i = 0; i < cfg->bases; i++) {
+        char path[600];
+        struct err err;
+        (void)snprintf(path, sizeof path, "%s/%u", cfg->base[i], index);
+        if (cgroup_sweep(path, &err) != 0) {
+            log_err(cfg->shard.log, LOG_WARN, "sweep.failed", &err);
+        }
+    }
+}
+
+/* Waits for SIGCHLD, SIGTERM or SIGINT; 0 means that a second is over. */
+static int supervise_wait(const sigset_t *set) {
+    const struct timespec second = {.tv_sec = 1};
+    int sig = sigtimedwait(set, NULL, &second);
+    return sig > 0 ? sig : 0;
+}
+
+static void supervise_stop(struct supervise_shard *shards, unsigned count) {
+    for (unsigned i = 0; i < count; i++) {
+        if (shards[i].pid > 0) {
+            (void)kill(shards[i].pid, SIGTERM);
+        }
+    }
+    for (unsigned i = 0; i < count; i++) {
+        if (shards[i].pid > 0) {
+            (void)waitpid(shards[i].pid, NULL, 0);
+        }
+    }
+}
+
+static int supervise_reap(struct supervise_config *cfg, struct supervise_shard *shards) {
+    int status = 0;
+    pid_t pid;
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        for (unsigned i = 0; i < cfg->shards; i++) {
+            struct supervise_shard *s = &shards[i];
+            if (s->pid != pid) {
+                continue;
+            }
+            supervise_log(cfg, LOG_ERROR, "shard.died", i, status);
+            s->pid = 0;
+            bool quick = clock_mono_ns() < s->started_ns + SUPERVISE_QUICK_NS;
+            s->quick_deaths = quick ? s->quick_deaths + 1 : 0;
+            if (s->quick_deaths >= SUPERVISE_QUICK_MAX) {
+                return -1;
+            }
+            supervise_sweep(cfg, i);
+        }
+    }
+    return 0;
+}
+
+static int supervise_fill(struct supervise_config *cfg, struct supervise_shard *shards) {
+    for (unsigned i = 0; i < cfg->shards; i++) {
+        if (shards[i].pid > 0 ||
+            (shards[i].quick_deaths > 0 &&
+             clock_mono_ns() < shards[i].started_ns + shards[i].quick_deaths * CLOCK_NS_PER_S)) {
+            continue;
+        }
+        shards[i].started_ns = clock_mono_ns();
+        shards[i].pid = supervise_start(cfg, i);
+        if (shards[i].pid < 0) {
+            shards[i].pid = 0;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int supervise_run(struct supervise_config *cfg) {
+    struct supervise_shard shards[SUPERVISE_SHARDS_MAX];
+    sigset_t set;
+    int rc = 0;
+    memset(shards, 0, sizeof shards);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGCHLD);
+    if (sigprocmask(SIG_SETMASK, &set, NULL) != 0) {
+        return 1;
+    }
+    for (;;) {
+        if (supervise_fill(cfg, shards) != 0 || supervise_reap(cfg, shards) != 0) {
+            rc = 1;
+            break;
+        }
+        int sig = supervise_wait(&set);
+        if (sig == SIGTERM || sig == SIGINT) {
+            break;
+        }
+    }
+    supervise_stop(shards, cfg->shards);
+    for (unsigned i = 0; i < cfg->shards; i++) {
+        supervise_sweep(cfg, i);
+    }
+    for (unsigned i = 0; i < cfg->bases; i++) {
+        (void)rmdir(cfg->base[i]);
+    }
+    return rc;
+}

@@ -1,0 +1,20 @@
+/* The parent of the shards: starts them, restarts one that died, and cleans up after it. It holds no
+ * jail itself; when it dies, the kernel kills the shards, and with them every jail. */
+#pragma once
+
+#include "shard.h"
+
+#define SUPERVISE_SHARDS_MAX 16
+#define SUPERVISE_TREES_MAX CGROUP_TREES_MAX
+
+struct supervise_config {
+    struct shard_config shard; /* index and cgroup_name are set per shard */
+    unsigned shards;
+    const char *cgroup_name;   /* "pinfold-<id>" */
+    /* Directories of cgroup_name in each tree: what a dead shard left is swept there. */
+    char base[SUPERVISE_TREES_MAX][512];
+    unsigned bases;
+};
+
+/* Returns the exit code, after SIGTERM or SIGINT (0) or when a shard cannot be kept alive (1). */
+int supervise_run(struct supervise_config *cfg);

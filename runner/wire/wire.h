@@ -1,0 +1,239 @@
+/* The wire between server and runner: one SOCK_SEQPACKET socket per runner shard, fixed-size
+ * structs in host byte order (both ends are on one machine), descriptors attached.
+ *
+ * This is also the back-end interface: any program that speaks it is a runner.
+ *
+ * Trust: the runner believes nothing the server sends. wire_check_request() validates form (type,
+ * length, descriptor count, enum ranges, NUL-terminated names, reserved bytes zero); the runner
+ * then validates meaning against the policy that it read itself. The server checks replies the same
+ * way with wire_check_reply(), since texts in them may come from inside a jail.
+ *
+ * A conversation:
+ *   server: HELLO                          runner: WELCOME, POLICY…, CAPABILITY…, READY
+ *   server: OPEN(jail) EXEC(jail, 0)       runner: END(jail, 0)          (a one-step run)
+ *   server: EXEC(jail, 1) …                runner: END(jail, 1) …        (more steps)
+ *   server: KILL(jail, n, cause)           runner: END(jail, n) with that cause
+ *   server: CLOSE(jail)                    runner: CLOSED(jail): everything of it is gone
+ * A jail that cannot be made: FAILED(jail) instead of the END of its first EXEC, then CLOSED(jail).
+ * An EXEC that comes while the jail is being made waits for it. END is sent when every process of
+ * the step is dead and its cgroup is empty; so a reader of its pipes meets end of file at once.
+ * At most one EXEC is in progress per jail in this version. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cause.h"
+#include "err.h"
+#include "limit.h"
+
+#define WIRE_VERSION 1u
+#define WIRE_NAME_MAX 64 /* names of policies and images, NUL included */
+#define WIRE_TEXT_MAX 512
+#define WIRE_SPEC_INLINE_MAX 16384u      /* larger specs travel as a memfd */
+#define WIRE_SPEC_MAX (2u * 1024 * 1024) /* bytes of argv, env and cwd together */
+#define WIRE_POLICY_TEXT_MAX 65536u
+#define WIRE_COLLECT_BYTES_MAX (1u << 30) /* content of one COLLECT */
+#define WIRE_COLLECT_FILES_MAX 65536u
+#define WIRE_POLICIES_MAX 64u     /* POLICY packets after a WELCOME */
+#define WIRE_CAPABILITIES_MAX 64u /* CAPABILITY packets after a WELCOME */
+#define WIRE_ERRNO_MAX 4095       /* the kernel's own bound */
+#define WIRE_PACKET_MAX (sizeof(struct wire_policy) + WIRE_POLICY_TEXT_MAX)
+
+enum wire_type {
+    /* server -> runner */
+    WIRE_HELLO = 1,
+    WIRE_OPEN,
+    WIRE_EXEC,
+    WIRE_KILL,
+    WIRE_CLOSE,
+    /* runner -> server */
+    WIRE_WELCOME = 64,
+    WIRE_POLICY,
+    WIRE_CAPABILITY,
+    WIRE_READY,
+    WIRE_END,
+    WIRE_FAILED,
+    WIRE_CLOSED,
+    WIRE_STATE,
+};
+
+/* Every packet starts with this. */
+struct wire_head {
+    uint32_t version; /* WIRE_VERSION */
+    uint32_t type;    /* enum wire_type */
+    uint32_t size;    /* of the whole packet, trailing bytes included */
+    uint32_t exec;    /* number of the execution within its jail, else 0 */
+    uint64_t jail;    /* chosen by the server, never used twice on one connection; else 0 */
+};
+
+struct wire_hello {
+    struct wire_head head;
+};
+
+/* Make (or take from the warm pool) a jail. */
+struct wire_open {
+    struct wire_head head;
+    char policy[WIRE_NAME_MAX];
+    char image[WIRE_NAME_MAX];
+    struct limits limits; /* of the run: each within the policy's ceilings */
+    uint32_t network;     /* enum wire_network */
+    uint32_t reserved;
+};
+
+enum wire_network { WIRE_NETWORK_NONE = 0 };
+
+enum wire_exec_kind {
+    WIRE_EXEC_COMMAND = 0, /* run argv of the spec */
+    WIRE_EXEC_COLLECT = 1, /* argv are glob patterns; matching files go to STDOUT as a bundle */
+};
+
+/* Which descriptors are attached, in this order. */
+enum wire_exec_fd {
+    WIRE_FD_STDIN = 1,   /* absent: /dev/null */
+    WIRE_FD_STDOUT = 2,  /* always */
+    WIRE_FD_STDERR = 4,  /* absent: the same pipe as stdout (never for COLLECT) */
+    WIRE_FD_SPEC = 8,    /* memfd with the spec; absent: the spec follows the struct */
+    WIRE_FD_BUNDLE = 16, /* memfd: files to write into /workspace before exec */
+    WIRE_FD_ALL = 31,
+};
+
+enum wire_exec_flag {
+    WIRE_EXEC_SHELL = 1, /* argv[0] is a script for bash, or sh where there is no bash */
+    WIRE_EXEC_MORE = 2,  /* another EXEC will follow: prepare its process meanwhile */
+    WIRE_EXEC_FLAGS = 3,
+};
+
+struct wire_exec {
+    struct wire_head head;
+    uint32_t kind;
+    uint32_t fds;           /* mask of enum wire_exec_fd */
+    uint32_t flags;         /* mask of enum wire_exec_flag */
+    uint32_t end_on;        /* mask of enum end_on */
+    struct limits limits;   /* of this step: each at most the jail's */
+    uint64_t collect_bytes; /* COLLECT: bytes of content at most */
+    uint32_t collect_files; /* COLLECT: entries at most */
+    uint32_t spec_size;     /* bytes of spec, inline or in the memfd */
+    /* then spec_size bytes, unless WIRE_FD_SPEC */
+};
+
+struct wire_kill {
+    struct wire_head head;
+    uint32_t cause; /* CAUSE_CANCELLED, CAUSE_LOST_CLIENT, CAUSE_OUTPUT or CAUSE_INTERRUPTED */
+    uint32_t reserved;
+};
+
+struct wire_close {
+    struct wire_head head;
+};
+
+struct wire_welcome {
+    struct wire_head head;
+    uint32_t shard;
+    uint32_t slots;    /* jails at once */
+    uint32_t policies; /* how many POLICY packets follow */
+    uint32_t capabilities;
+};
+
+/* What may be written inside, besides nothing else. */
+enum wire_writable {
+    WIRE_WRITABLE_WORKSPACE = 1, /* /workspace; always set */
+    WIRE_WRITABLE_HOME = 2,      /* /home/user */
+    WIRE_WRITABLE_TMP = 4,       /* /tmp */
+    WIRE_WRITABLE_VAR_TMP = 8,   /* /var/tmp */
+    WIRE_WRITABLE_SHM = 16,      /* /dev/shm */
+    WIRE_WRITABLE_ALL = 31,
+};
+
+struct wire_policy {
+    struct wire_head head;
+    char name[WIRE_NAME_MAX];
+    uint8_t sha256[32]; /* of the file's bytes */
+    struct limits ceiling;
+    struct limits preset; /* the defaults */
+    uint32_t writable;    /* mask of enum wire_writable */
+    uint32_t network;     /* enum wire_network: the widest allowed */
+    uint32_t end_on;      /* default mask of enum end_on */
+    uint32_t max_steps;
+    uint32_t text_size; /* bytes of the policy file's JSON text that follow */
+    uint32_t reserved;
+};
+
+enum wire_capability_status { WIRE_CAP_ENFORCED = 1, WIRE_CAP_UNAVAILABLE = 2 };
+
+struct wire_capability {
+    struct wire_head head;
+    uint32_t status;
+    uint32_t required; /* 1: without it the runner does not start */
+    char name[32];     /* "mem_bytes", "seccomp", "network_none", … */
+    char how[128];     /* "cgroup v1 memory.limit_in_bytes and memory.memsw.limit_in_bytes" */
+    char proof[192];   /* what was tried at start and what happened */
+    char remedy[192];  /* what to do when unavailable, else "" */
+};
+
+struct wire_ready {
+    struct wire_head head;
+};
+
+struct wire_usage {
+    uint64_t wall_ns;
+    uint64_t cpu_user_ns;
+    uint64_t cpu_system_ns;
+    uint64_t mem_peak_bytes; /* anonymous, tmpfs and page cache: the cgroup's peak */
+    uint64_t throttled_ns;   /* time that the CPU share held it back */
+    uint64_t disk_bytes;     /* in use in the writable file system at the end */
+    uint64_t inodes;
+    uint32_t pids_peak;
+    uint32_t oom_kills;
+    uint32_t pids_refused; /* forks that met the pids limit */
+    uint32_t stragglers_killed;
+};
+
+struct wire_end {
+    struct wire_head head;
+    uint32_t cause;
+    int32_t exit_code; /* -1 = none */
+    int32_t signal;    /* 0 = none */
+    int32_t code;      /* errno for CAUSE_START and CAUSE_INTERNAL, else 0 */
+    uint64_t limit;    /* the limit that ended it, in its own unit; 0 = none did */
+    uint64_t observed; /* what was measured against it */
+    uint64_t setup_ns; /* from the arrival of EXEC (of OPEN for the first) to exec */
+    struct wire_usage usage;
+    char stage[WIRE_NAME_MAX]; /* START: "exec", "chdir", "files"; INTERNAL: the step's name */
+    char path[WIRE_TEXT_MAX];  /* START: what could not be opened; hostile bytes, NUL-terminated */
+};
+
+struct wire_failed {
+    struct wire_head head;
+    int32_t code; /* errno */
+    uint32_t reserved;
+    char stage[WIRE_NAME_MAX];
+    char text[WIRE_TEXT_MAX];
+};
+
+struct wire_closed {
+    struct wire_head head;
+};
+
+/* Sent when something in it changes; health is "" when all is well. */
+struct wire_state {
+    struct wire_head head;
+    uint32_t warm;   /* jails ready */
+    uint32_t in_use; /* slots that are not free */
+    uint64_t jails_made;
+    uint64_t jails_taken_warm;
+    char health[WIRE_TEXT_MAX]; /* a sentence when new jails cannot be made */
+};
+
+/* Fills a head. `size` covers trailing bytes. */
+void wire_head_init(struct wire_head *h, enum wire_type type, size_t size, uint64_t jail,
+                    uint32_t exec);
+
+/* Number of descriptors that a mask of enum wire_exec_fd announces. */
+size_t wire_fd_count(uint32_t mask);
+
+/* Validates the form of one received packet: `data` is at least 8-aligned. ERR_PROTOCOL says which
+ * field is wrong. wire_check_request is for what a server sends, wire_check_reply for what a runner
+ * sends. Neither looks into the spec or the policy text, only at their sizes. */
+int wire_check_request(const void *data, size_t size, size_t nfds, struct err *err);
+int wire_check_reply(const void *data, size_t size, size_t nfds, struct err *err);

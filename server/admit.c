@@ -1,0 +1,107 @@
+#include "admit.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Does a step's value of this limit have to stay within the run's? So it is for what belongs to the
+ * whole jail; what is counted anew for every step (time, output) or process is free up to the
+ * policy's ceiling. */
+static bool admit_within_run(int id)
+{
+    return id == LIMIT_MEM_BYTES || id == LIMIT_PIDS || id == LIMIT_CPUS_MILLI;
+}
+
+static int admit_over(struct api_error *error, const char *prefix, int id, uint64_t wish,
+                      uint64_t ceiling)
+{
+    const struct limit_info *info = limit_info((enum limit_id)id);
+    char field[64];
+    snprintf(field, sizeof(field), "%s/limits/%s", prefix, info->name);
+    return api_error_set(error, 403, "policy_limit", field,
+                         "%s asks for %" PRIu64 " of %s, but the policy allows at most %" PRIu64 ".",
+                         info->name, wish, info->what, ceiling);
+}
+
+static int admit_run(const struct run_request *req, const struct wire_policy *policy,
+                     struct limits_effective *out, struct api_error *error)
+{
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        uint64_t ceiling = policy->ceiling.v[i];
+        if (!req->limits.set[i]) {
+            out->values.v[i] = policy->preset.v[i];
+            out->from[i] = LIMITS_FROM_DEFAULT;
+            continue;
+        }
+        uint64_t wish = req->limits.values.v[i];
+        if (wish > ceiling)
+            return admit_over(error, "", i, wish, ceiling);
+        out->values.v[i] = wish;
+        out->from[i] = LIMITS_FROM_REQUEST;
+    }
+    return 0;
+}
+
+static int admit_step(const struct request_step *step, size_t index,
+                      const struct wire_policy *policy, const struct limits_effective *run,
+                      struct limits_effective *out, struct api_error *error)
+{
+    char prefix[32];
+    snprintf(prefix, sizeof(prefix), "/steps/%zu", index);
+    *out = *run;
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        const struct limit_info *info = limit_info((enum limit_id)i);
+        if (!step->limits.set[i])
+            continue;
+        uint64_t wish = step->limits.values.v[i];
+        if (wish > policy->ceiling.v[i])
+            return admit_over(error, prefix, i, wish, policy->ceiling.v[i]);
+        if (admit_within_run(i) && wish > run->values.v[i]) {
+            char field[64];
+            snprintf(field, sizeof(field), "%s/limits/%s", prefix, info->name);
+            return api_error_set(error, 400, "limit_conflict", field,
+                                 "%s of this step is %" PRIu64 ", more than the %" PRIu64
+                                 " that the whole run has.",
+                                 info->name, wish, run->values.v[i]);
+        }
+        out->values.v[i] = wish;
+        out->from[i] = LIMITS_FROM_REQUEST;
+    }
+    return 0;
+}
+
+static int admit_shape(const struct run_request *req, const struct wire_policy *policy,
+                       struct api_error *error)
+{
+    if (req->step_count > policy->max_steps)
+        return api_error_set(error, 403, "policy_steps", "/steps",
+                             "The run has %zu steps, but the policy allows at most %u.",
+                             req->step_count, policy->max_steps);
+    if (req->network != REQUEST_NETWORK_NONE)
+        return api_error_set(error, 403, "policy_network", "/network",
+                             "The policy allows no network, only \"none\".");
+    return 0;
+}
+
+int admit_check(const struct run_request *req, const struct wire_policy *policy, struct admit *out,
+                struct api_error *error)
+{
+    struct admit a = {.end_on = req->end_on_set ? req->end_on : policy->end_on};
+    if (admit_shape(req, policy, error) < 0 || admit_run(req, policy, &a.run, error) < 0)
+        return -1;
+    a.steps = calloc(req->step_count, sizeof(*a.steps));
+    if (a.steps == NULL)
+        return api_error_memory(error);
+    a.open = a.run.values;
+    for (size_t i = 0; i < req->step_count; i++) {
+        if (admit_step(&req->steps[i], i, policy, &a.run, &a.steps[i], error) < 0) {
+            free(a.steps);
+            return -1;
+        }
+        for (int id = 0; id < LIMIT_COUNT; id++)
+            if (a.steps[i].values.v[id] > a.open.v[id])
+                a.open.v[id] = a.steps[i].values.v[id];
+    }
+    *out = a;
+    return 0;
+}

@@ -1,0 +1,447 @@
+#include "http.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "http_internal.h"
+#include "str.h"
+
+/* Of a refused request: a body that is no longer than this is read, so that the connection can be
+ * used again; a longer one costs the connection. */
+#define HTTP_SWALLOW_MAX (64u * 1024)
+/* Request line and headers together; also the buffer for reading bodies and writing streams. */
+#define HTTP_MEMORY (48u * 1024)
+/* libmicrohttpd's own time-out: no progress at all, in either direction, in seconds. */
+#define HTTP_IDLE_S 60u
+
+static void http_run(void *arg);
+
+void http_run_soon(struct http *h)
+{
+    loop_defer(h->loop, &h->run, http_run, h);
+}
+
+static void http_timer(void *arg)
+{
+    http_run(arg);
+}
+
+/* Lets libmicrohttpd work, then arranges for its next time-out. */
+static void http_run(void *arg)
+{
+    struct http *h = arg;
+    MHD_UNSIGNED_LONG_LONG ms = 0;
+    if (h->daemon == NULL)
+        return;
+    MHD_run(h->daemon);
+    if (MHD_get_timeout(h->daemon, &ms) != MHD_YES)
+        return;
+    if (ms == 0) {
+        http_run_soon(h);
+        return;
+    }
+    uint64_t due = clock_mono_ns() + ms * CLOCK_NS_PER_MS;
+    if (h->timer.slot == 0 || h->timer.due_ns > due)
+        loop_timer_at(h->loop, &h->timer, due, http_timer, h, NULL);
+}
+
+static void http_event(void *arg, uint32_t events)
+{
+    (void)events;
+    http_run(arg);
+}
+
+/* Deadlines. */
+
+static void http_late(void *arg)
+{
+    struct http_conn *c = arg;
+    uint64_t now = clock_mono_ns();
+    if (c->due_ns == 0)
+        return;
+    if (now < c->due_ns) {
+        loop_timer_at(c->http->loop, &c->deadline, c->due_ns, http_late, c, NULL);
+        return;
+    }
+    shutdown(c->fd, SHUT_RDWR);
+}
+
+/* Moves the deadline; 0 = none. A timer that is armed too early only looks again, which is cheaper
+ * than moving it for every request. */
+void http_deadline(struct http_conn *c, uint64_t ms)
+{
+    if (ms == 0) {
+        c->due_ns = 0;
+        return;
+    }
+    c->due_ns = clock_mono_ns() + ms * CLOCK_NS_PER_MS;
+    if (c->deadline.slot == 0 || c->deadline.due_ns > c->due_ns)
+        loop_timer_at(c->http->loop, &c->deadline, c->due_ns, http_late, c, NULL);
+}
+
+/* Sleeping and hang-ups. */
+
+static void http_hangup(void *arg, uint32_t events)
+{
+    struct http_conn *c = arg;
+    struct http_req *req = c->req;
+    if ((events & (EPOLLHUP | EPOLLERR)) == 0 && !(req != NULL && req->half_close_is_gone)) {
+        /* Only its sending side is closed; it may well read our answer. */
+        loop_mod(c->http->loop, &c->hangup, 0, NULL);
+        return;
+    }
+    loop_del(c->http->loop, &c->hangup);
+    if (req == NULL || req->dead)
+        return;
+    req->dead = true;
+    if (req->gone != NULL)
+        req->gone(req);
+    req->gone = NULL;
+    if (req->asleep) {
+        req->asleep = false;
+        MHD_resume_connection(req->mhd);
+        http_run_soon(c->http);
+    }
+}
+
+void http_sleep(struct http_req *req)
+{
+    struct http_conn *c = req->conn;
+    req->asleep = true;
+    MHD_suspend_connection(req->mhd);
+    if (c->hangup.fd < 0)
+        loop_add(c->http->loop, &c->hangup, c->fd, EPOLLRDHUP, http_hangup, c, NULL);
+}
+
+void http_wake(struct http_req *req)
+{
+    if (!req->asleep)
+        return;
+    req->asleep = false;
+    loop_del(req->http->loop, &req->conn->hangup);
+    MHD_resume_connection(req->mhd);
+    http_run_soon(req->http);
+}
+
+/* The request's life. */
+
+static void *http_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
+{
+    struct http *h = arg;
+    struct http_req *req = calloc(1, sizeof(*req));
+    if (req == NULL)
+        return NULL;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    req->http = h;
+    req->mhd = mhd;
+    req->conn = info != NULL ? info->socket_context : NULL;
+    req->target = strndup(uri, strcspn(uri, "?"));
+    req->line = uri;
+    req->line_len = strlen(uri);
+    req->begun_ns = clock_mono_ns();
+    if (req->target == NULL || req->conn == NULL) {
+        free(req->target);
+        free(req);
+        return NULL;
+    }
+    req->conn->req = req;
+    h->in_flight++;
+    return req;
+}
+
+static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
+                           enum MHD_RequestTerminationCode code)
+{
+    struct http *h = arg;
+    struct http_req *req = *state;
+    (void)mhd;
+    (void)code;
+    *state = NULL;
+    if (req == NULL)
+        return;
+    loop_del(h->loop, &req->conn->hangup);
+    if (req->gone != NULL && !req->dead)
+        req->gone(req);
+    if (h->app.ended != NULL)
+        h->app.ended(h->app.arg, req);
+    if (req->stream != NULL)
+        req->stream->done(req->stream_arg);
+    if (req->response != NULL)
+        MHD_destroy_response(req->response);
+    req->conn->req = NULL;
+    http_deadline(req->conn, h->options.header_ms);
+    http_body_release(req);
+    free(req->target);
+    free(req);
+    h->in_flight--;
+}
+
+static void http_link(struct http_conn *c)
+{
+    c->next = c->http->first;
+    if (c->next != NULL)
+        c->next->prev = c;
+    c->http->first = c;
+    c->http->connections++;
+}
+
+static void http_unlink(struct http_conn *c)
+{
+    if (c->prev != NULL)
+        c->prev->next = c->next;
+    else
+        c->http->first = c->next;
+    if (c->next != NULL)
+        c->next->prev = c->prev;
+    c->http->connections--;
+}
+
+static void http_connection(void *arg, struct MHD_Connection *mhd, void **context,
+                            enum MHD_ConnectionNotificationCode code)
+{
+    struct http *h = arg;
+    struct http_conn *c = *context;
+    if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (c == NULL)
+            return;
+        loop_del(h->loop, &c->hangup);
+        loop_timer_stop(h->loop, &c->deadline);
+        http_unlink(c);
+        free(c);
+        *context = NULL;
+        return;
+    }
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    c = calloc(1, sizeof(*c));
+    if (c == NULL || info == NULL) {
+        free(c);
+        return; /* its requests are refused: http_uri() finds no context */
+    }
+    c->http = h;
+    c->fd = info->connect_fd;
+    c->hangup.fd = -1;
+    *context = c;
+    http_link(c);
+    http_deadline(c, h->options.header_ms);
+}
+
+/* Refuses at once or after the body, whichever keeps more of the connection. */
+static enum MHD_Result http_refuse(struct http_req *req, const struct api_error *error, bool close)
+{
+    bool expects = http_header(req, MHD_HTTP_HEADER_EXPECT) != NULL;
+    if (!close && !expects && req->length <= HTTP_SWALLOW_MAX) {
+        req->refused = *error;
+        req->phase = HTTP_SWALLOW;
+        http_deadline(req->conn, req->http->options.body_ms);
+        return MHD_YES;
+    }
+    http_add_header(req, MHD_HTTP_HEADER_CONNECTION, "close");
+    http_reply_error(req, error);
+    if (!expects && req->length > 0)
+        http_linger(req->conn);
+    return http_reply_queue(req);
+}
+
+static enum MHD_Result http_begin(struct http_req *req)
+{
+    struct http *h = req->http;
+    struct api_error error = {0};
+    if (http_body_framing(req, &error) < 0)
+        return http_refuse(req, &error, true);
+    if (h->app.begin(h->app.arg, req, &req->body_max, &error) < 0)
+        return http_refuse(req, &error, false);
+    if (req->length != UINT64_MAX && req->length > req->body_max) {
+        api_error_set(&error, 413, "too_large", NULL, "The body may have at most %llu bytes.",
+                      (unsigned long long)req->body_max);
+        return http_refuse(req, &error, false);
+    }
+    req->phase = HTTP_BODY;
+    http_deadline(req->conn, h->options.body_ms);
+    return MHD_YES;
+}
+
+static enum MHD_Result http_piece(struct http_req *req, const char *data, size_t len)
+{
+    struct api_error error = {0};
+    req->body_seen += len;
+    if (req->phase == HTTP_SWALLOW) {
+        if (req->body_seen <= HTTP_SWALLOW_MAX)
+            return MHD_YES;
+        error = req->refused;
+    } else if (http_body_take(req, data, len, &error) == 0) {
+        /* A client that sends, but hardly, must not stay: a minute, and a second per 64 KiB. */
+        uint64_t due = req->begun_ns +
+                       (req->http->options.body_ms + req->body_seen / 64) * CLOCK_NS_PER_MS;
+        if (req->conn->due_ns < due)
+            req->conn->due_ns = due;
+        return MHD_YES;
+    }
+    http_linger(req->conn);
+    http_reply_direct(req, &error);
+    return MHD_NO;
+}
+
+/* Header and body are complete. */
+static enum MHD_Result http_whole(struct http_req *req)
+{
+    http_deadline(req->conn, 0);
+    if (req->phase == HTTP_SWALLOW) {
+        http_reply_error(req, &req->refused);
+        return http_reply_queue(req);
+    }
+    req->phase = HTTP_HANDLED;
+    if (req->body != NULL)
+        req->body[req->body_len] = '\0';
+    req->http->app.handle(req->http->app.arg, req);
+    if (req->response != NULL)
+        return http_reply_queue(req);
+    http_sleep(req);
+    return MHD_YES;
+}
+
+/* The library cuts lines at a NUL byte. Its strings lie in one buffer, the version right behind the
+ * path, unless something was cut off. */
+static bool http_hides_nul(const struct http_req *req, const char *version)
+{
+    uintptr_t line = (uintptr_t)req->line;
+    uintptr_t after = (uintptr_t)version;
+    return after > line && after - line < HTTP_MEMORY && after - line != req->line_len + 1;
+}
+
+static enum MHD_Result http_access(void *arg, struct MHD_Connection *mhd, const char *url,
+                                   const char *method, const char *version, const char *data,
+                                   size_t *size, void **state)
+{
+    struct http_req *req = *state;
+    (void)arg;
+    (void)mhd;
+    (void)url;
+    if (req == NULL || req->dead)
+        return MHD_NO;
+    if (req->method == NULL) {
+        req->method = method;
+        req->has_nul = http_hides_nul(req, version);
+        return http_begin(req);
+    }
+    if (*size > 0) {
+        size_t len = *size;
+        *size = 0;
+        return http_piece(req, data, len);
+    }
+    if (req->phase == HTTP_BODY || req->phase == HTTP_SWALLOW)
+        return http_whole(req);
+    if (req->response != NULL)
+        return http_reply_queue(req);
+    return MHD_NO;
+}
+
+/* The path stays as it was sent: route.c decodes it piece by piece, so that an encoded slash or NUL
+ * cannot change its shape. */
+static size_t http_unescape(void *arg, struct MHD_Connection *mhd, char *text)
+{
+    (void)arg;
+    (void)mhd;
+    return strlen(text);
+}
+
+/* Starting and stopping. */
+
+struct http *http_start(struct loop *loop, struct log *log, const struct http_options *options,
+                        const struct http_app *app, struct err *err)
+{
+    struct http *h = calloc(1, sizeof(*h));
+    if (h == NULL) {
+        err_set(err, ERR_SYSTEM, ENOMEM, "starting HTTP: out of memory");
+        return NULL;
+    }
+    h->loop = loop;
+    h->log = log;
+    h->app = *app;
+    h->options = *options;
+    h->source.fd = -1;
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+    struct MHD_OptionItem items[] = {
+        {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HTTP_MEMORY, NULL},
+        {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)options->max_connections, NULL},
+        {MHD_OPTION_CONNECTION_TIMEOUT, HTTP_IDLE_S, NULL},
+        {MHD_OPTION_LISTEN_SOCKET, options->listen_fd, NULL},
+        {MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL},
+        {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)http_completed, h},
+        {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)http_connection, h},
+        {MHD_OPTION_URI_LOG_CALLBACK, (intptr_t)http_uri, h},
+        {MHD_OPTION_UNESCAPE_CALLBACK, (intptr_t)http_unescape, h},
+        {MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, NULL},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    h->daemon = MHD_start_daemon(flags, 0, NULL, NULL, http_access, h, MHD_OPTION_ARRAY, items,
+                                 MHD_OPTION_END);
+    if (h->daemon == NULL) {
+        err_set(err, ERR_STATE, 0, "libmicrohttpd did not start");
+        free(h);
+        return NULL;
+    }
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    if (loop_add(loop, &h->source, info->epoll_fd, EPOLLIN, http_event, h, err) < 0) {
+        http_stop(h);
+        return NULL;
+    }
+    http_run_soon(h);
+    return h;
+}
+
+void http_stop(struct http *h)
+{
+    if (h == NULL)
+        return;
+    h->stopping = true;
+    loop_del(h->loop, &h->source);
+    loop_timer_stop(h->loop, &h->timer);
+    loop_defer_stop(h->loop, &h->run);
+    /* The library does not stop over connections that sleep. */
+    for (struct http_conn *c = h->first; c != NULL; c = c->next) {
+        loop_del(h->loop, &c->hangup);
+        if (c->req == NULL)
+            continue;
+        if (c->req->gone != NULL && !c->req->dead)
+            c->req->gone(c->req);
+        c->req->gone = NULL;
+        c->req->dead = true;
+        if (c->req->asleep)
+            MHD_resume_connection(c->req->mhd);
+        c->req->asleep = false;
+    }
+    struct MHD_Daemon *daemon = h->daemon;
+    h->daemon = NULL;
+    if (daemon != NULL)
+        MHD_stop_daemon(daemon);
+    loop_defer_stop(h->loop, &h->run);
+    http_linger_stop(h);
+    free(h);
+}
+
+size_t http_in_flight(const struct http *h)
+{
+    return h->in_flight;
+}
+
+size_t http_connections(const struct http *h)
+{
+    return h->connections;
+}
+
+const char *http_header(struct http_req *req, const char *name)
+{
+    return MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, name);
+}
+
+const char *http_query(struct http_req *req, const char *name)
+{
+    return MHD_lookup_connection_value(req->mhd, MHD_GET_ARGUMENT_KIND, name);
+}

@@ -1,0 +1,147 @@
+/* HTTP for the rest of the server: libmicrohttpd without its threads, inside our loop.
+ *
+ * A request is an explicit state machine:
+ *
+ *   HEADER   its line and headers arrive; deadline from the moment the connection opened or the last
+ *            answer left
+ *   BODY     its body arrives, into memory that is capped; deadline by progress
+ *   SWALLOW  it is refused already, but its body is short: read it, so that the connection lives on
+ *   HANDLED  a handler has it; the connection sleeps until http_reply…(), and is watched for a
+ *            hang-up, which libmicrohttpd does not do for sleeping ones
+ *   STREAM   an answer of unknown length is being produced
+ *   REPLIED  the answer is with libmicrohttpd
+ *
+ * Deadlines end connections by shutdown(2): the library then notices by itself and cleans up, so
+ * that there is one way for a connection to die. Everything runs on the loop's thread. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "api_error.h"
+#include "err.h"
+#include "log.h"
+#include "loop.h"
+
+struct MHD_Connection;
+struct http;
+struct http_conn;
+struct http_req;
+
+enum http_phase {
+    HTTP_HEADER,
+    HTTP_BODY,
+    HTTP_SWALLOW,
+    HTTP_HANDLED,
+    HTTP_STREAM,
+    HTTP_REPLIED,
+};
+
+/* What the program does with requests. */
+struct http_app {
+    /* The headers are in. 0: go on, at most *body_max bytes of body will be taken. -1: *error is
+     * the answer. */
+    int (*begin)(void *arg, struct http_req *req, uint64_t *body_max, struct api_error *error);
+    /* The whole request is in. Answers now or later. */
+    void (*handle)(void *arg, struct http_req *req);
+    /* The answer is out or the connection lost: for counting. May be NULL. */
+    void (*ended)(void *arg, struct http_req *req);
+    void *arg;
+};
+
+/* Produces the body of a stream. */
+struct http_stream {
+    /* Writes up to `size` bytes: their number, 0 = nothing now (http_wake() when there is), -1 = that
+     * was all, -2 = break the connection off. */
+    ssize_t (*read)(void *arg, char *data, size_t size);
+    /* The stream is over, however it ended; `arg` is not used again. */
+    void (*done)(void *arg);
+};
+
+#define HTTP_HEADERS_MAX 6
+
+struct http_header {
+    const char *name; /* a literal */
+    char value[200];
+};
+
+struct http_req {
+    struct http *http;
+    struct http_conn *conn;
+    struct MHD_Connection *mhd;
+    enum http_phase phase;
+    int status; /* of the answer; 0 = none yet */
+    const char *method;
+    char *target; /* path as it was sent, without the query; owned */
+    const char *line; /* private: where the library has it */
+    size_t line_len;
+    bool has_nul; /* a NUL byte was hidden in the path */
+    uint64_t length; /* Content-Length, UINT64_MAX = chunked */
+    char *body;      /* owned, NUL-terminated once HANDLED; NULL when empty */
+    size_t body_len, body_alloc;
+    uint64_t body_max;
+    uint64_t body_seen;
+    bool asleep;
+    bool dead; /* the client is gone; the connection only waits to be closed */
+    struct api_error refused; /* SWALLOW: the answer to come */
+    struct http_header headers[HTTP_HEADERS_MAX];
+    size_t header_count;
+    struct MHD_Response *response; /* made while asleep */
+    const struct http_stream *stream;
+    void *stream_arg;
+    uint64_t begun_ns;
+
+    /* For the handler. `gone` is called once when the client hung up before there was an answer (or
+     * within a stream, when no `read` is to come); the request must not be used afterwards. */
+    void *owner;
+    void (*gone)(struct http_req *req);
+    /* A client that closed only its sending side counts as gone, too. */
+    bool half_close_is_gone;
+    const char *user; /* borrowed from the authenticator's record copy below */
+    char user_name[64];
+    bool user_admin;
+    const struct route *route;
+};
+
+struct http_options {
+    int listen_fd; /* owned by the http once started */
+    uint64_t max_connections;
+    uint64_t max_body_bytes; /* of all requests together */
+    uint64_t header_ms, body_ms;
+};
+
+/* Starts serving. NULL on failure. */
+struct http *http_start(struct loop *loop, struct log *log, const struct http_options *options,
+                        const struct http_app *app, struct err *err);
+/* Breaks off what is open. NULL allowed. */
+void http_stop(struct http *h);
+/* Requests that have no whole answer yet. */
+size_t http_in_flight(const struct http *h);
+size_t http_connections(const struct http *h);
+
+/* Value of a request header or a query parameter (still percent-encoded); NULL when absent. */
+const char *http_header(struct http_req *req, const char *name);
+const char *http_query(struct http_req *req, const char *name);
+
+/* Adds a header to the answer; call before http_reply…(). Over-long values are cut. */
+void http_add_header(struct http_req *req, const char *name, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The answer: `len` bytes at `data`, for which release(arg) is called when they are not needed any
+ * more (NULL: they live for ever). Exactly one http_reply…() per request. */
+struct http_body {
+    const void *data;
+    size_t len;
+    void (*release)(void *arg);
+    void *arg;
+};
+void http_reply(struct http_req *req, int status, const char *type, const struct http_body *body);
+/* JSON in malloc'ed memory, which is taken over; NULL = 500. */
+void http_reply_json(struct http_req *req, int status, char *json, size_t len);
+void http_reply_error(struct http_req *req, const struct api_error *error);
+void http_reply_stream(struct http_req *req, int status, const char *type,
+                       const struct http_stream *stream, void *arg);
+/* The stream has something to say. Idempotent. */
+void http_wake(struct http_req *req);

@@ -1,0 +1,57 @@
+/* What the files of the http module share. */
+#pragma once
+
+#include <microhttpd.h>
+
+#include "http.h"
+
+/* One TCP connection. */
+struct http_conn {
+    struct http *http;
+    struct http_conn *next, *prev;
+    int fd; /* borrowed from libmicrohttpd */
+    struct loop_source hangup;
+    struct loop_timer deadline;
+    uint64_t due_ns; /* the timer may be armed for an earlier moment: it looks here */
+    struct http_req *req;
+    bool lingering;
+};
+
+struct http {
+    struct loop *loop;
+    struct log *log;
+    struct http_app app;
+    struct http_options options;
+    struct MHD_Daemon *daemon;
+    struct loop_source source;
+    struct loop_timer timer;
+    struct loop_defer run;
+    struct http_conn *first;
+    size_t connections, in_flight;
+    uint64_t body_bytes; /* held by all requests */
+    struct http_linger *linger_first;
+    size_t linger_count;
+    bool stopping;
+};
+
+/* http.c */
+void http_run_soon(struct http *h);
+void http_deadline(struct http_conn *c, uint64_t ms);
+void http_sleep(struct http_req *req);
+
+/* http_body.c: framing and body. */
+/* Looks at Content-Length and Transfer-Encoding: 0, or -1 when they do not make one body. */
+int http_body_framing(struct http_req *req, struct api_error *error);
+/* Takes a piece. -1 when it is over the cap or memory is short (*error). */
+int http_body_take(struct http_req *req, const char *data, size_t len, struct api_error *error);
+void http_body_release(struct http_req *req);
+
+/* http_linger.c: a connection that is closed before its request was read must go on reading for a
+ * moment, or the kernel answers what still arrives with a reset that destroys our answer on its way. */
+void http_linger(struct http_conn *c);
+void http_linger_stop(struct http *h);
+
+/* http_reply.c */
+enum MHD_Result http_reply_queue(struct http_req *req);
+/* Sends an error straight to the socket: libmicrohttpd takes no answer in the middle of a body. */
+void http_reply_direct(struct http_req *req, const struct api_error *error);

@@ -1,0 +1,143 @@
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "http_internal.h"
+#include "str.h"
+
+#define HTTP_JSON "application/json"
+#define HTTP_STREAM_BLOCK 4096u
+
+static const char http_reply_no_memory[] =
+    "{\"error\":{\"code\":\"internal\",\"message\":\"Out of memory.\"}}";
+
+void http_add_header(struct http_req *req, const char *name, const char *fmt, ...)
+{
+    if (req->header_count == HTTP_HEADERS_MAX)
+        return;
+    struct http_header *h = &req->headers[req->header_count++];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(h->value, sizeof(h->value), fmt, args);
+    va_end(args);
+    h->name = name;
+}
+
+/* Hands the finished answer to libmicrohttpd. */
+enum MHD_Result http_reply_queue(struct http_req *req)
+{
+    struct MHD_Response *response = req->response;
+    if (response == NULL)
+        return MHD_NO;
+    req->response = NULL;
+    req->phase = req->stream != NULL ? HTTP_STREAM : HTTP_REPLIED;
+    enum MHD_Result rc = MHD_queue_response(req->mhd, (unsigned)req->status, response);
+    MHD_destroy_response(response);
+    return rc;
+}
+
+static void http_reply_with(struct http_req *req, int status, const char *type,
+                            struct MHD_Response *response)
+{
+    req->status = status;
+    req->response = response;
+    if (response != NULL) {
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+        for (size_t i = 0; i < req->header_count; i++)
+            MHD_add_response_header(response, req->headers[i].name, req->headers[i].value);
+    } else {
+        req->dead = true; /* no memory even for a response: the connection is closed */
+    }
+    if (req->stream == NULL)
+        req->gone = NULL;
+    if (req->asleep)
+        http_wake(req);
+}
+
+void http_reply(struct http_req *req, int status, const char *type, const struct http_body *body)
+{
+    struct MHD_Response *response;
+    if (body->release == NULL)
+        response = MHD_create_response_from_buffer(body->len, (void *)(uintptr_t)body->data,
+                                                   MHD_RESPMEM_PERSISTENT);
+    else
+        response = MHD_create_response_from_buffer_with_free_callback_cls(
+            body->len, (void *)(uintptr_t)body->data, body->release, body->arg);
+    if (response == NULL && body->release != NULL)
+        body->release(body->arg);
+    http_reply_with(req, status, type, response);
+}
+
+void http_reply_json(struct http_req *req, int status, char *json, size_t len)
+{
+    struct http_body body = {.data = json, .len = len, .release = free, .arg = json};
+    if (json == NULL) {
+        body = (struct http_body){.data = http_reply_no_memory,
+                                  .len = sizeof(http_reply_no_memory) - 1};
+        status = 500;
+    }
+    http_reply(req, status, HTTP_JSON, &body);
+}
+
+void http_reply_error(struct http_req *req, const struct api_error *error)
+{
+    size_t len = 0;
+    char *json = api_error_encode(error, &len);
+    if (error->status == 401)
+        http_add_header(req, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    if (error->status == 503 || error->status == 429)
+        http_add_header(req, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    http_reply_json(req, error->status, json, len);
+}
+
+void http_reply_direct(struct http_req *req, const struct api_error *error)
+{
+    size_t len = 0;
+    char *json = api_error_encode(error, &len);
+    char head[256];
+    if (json == NULL)
+        return;
+    int n = snprintf(head, sizeof(head),
+                     "HTTP/1.1 %d %s\r\nContent-Type: " HTTP_JSON "\r\nCache-Control: no-store\r\n"
+                     "Connection: close\r\nContent-Length: %zu\r\n\r\n",
+                     error->status, MHD_get_reason_phrase_for((unsigned)error->status), len);
+    struct iovec parts[2] = {{.iov_base = head, .iov_len = (size_t)n},
+                             {.iov_base = json, .iov_len = len}};
+    struct msghdr msg = {.msg_iov = parts, .msg_iovlen = 2};
+    /* Nothing was sent for this request yet, so this fits into the socket's buffer. */
+    sendmsg(req->conn->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
+    req->status = error->status;
+    free(json);
+}
+
+/* Streams. */
+
+static ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size)
+{
+    struct http_req *req = arg;
+    (void)pos;
+    if (req->dead)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    ssize_t n = req->stream->read(req->stream_arg, data, size);
+    if (n > 0)
+        return n;
+    if (n == 0) {
+        http_sleep(req);
+        return 0;
+    }
+    return n == -1 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+void http_reply_stream(struct http_req *req, int status, const char *type,
+                       const struct http_stream *stream, void *arg)
+{
+    req->stream = stream;
+    req->stream_arg = arg;
+    req->half_close_is_gone = true;
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, HTTP_STREAM_BLOCK, http_reply_read, req, NULL);
+    http_reply_with(req, status, type, response);
+}

@@ -1,0 +1,208 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "image.h"
+#include "image_import.h"
+#include "opt.h"
+#include "state.h"
+#include "str.h"
+#include "subcommand.h"
+
+#define IMAGE_CMD_OPERANDS 3
+
+struct image_args {
+    const char *state;
+    struct image_bounds bounds;
+    const char *operand[IMAGE_CMD_OPERANDS];
+    int operands;
+    bool help;
+};
+
+struct image_action {
+    const char *name;
+    int operands; /* beside the action's name */
+    int (*run)(const struct image_args *args, const struct state *state, int images,
+               struct err *err);
+};
+
+static int image_cmd_lock(const struct state *state, struct err *err) {
+    return state_lock(state, STATE_LOCK_IMAGES, "pinfold-server image", err);
+}
+
+static int image_cmd_import(const struct image_args *args, const struct state *state, int images,
+                            struct err *err) {
+    fd_cleanup int lock = image_cmd_lock(state, err);
+    fd_cleanup int tar = -1;
+    struct image_count count;
+    struct image image;
+    char size[32];
+
+    if (lock < 0)
+        return -1;
+    tar = open(args->operand[2], O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+    if (tar < 0)
+        return err_sys(err, "cannot open %s", args->operand[2]);
+    if (image_import(images, args->operand[1], tar, &args->bounds, &image, &count, err) < 0)
+        return err_wrap(err, "%s", args->operand[2]);
+    str_human_bytes(size, sizeof(size), image.bytes);
+    printf("imported %s: %" PRIu64 " entries, %s, sha256 %s\n", image.name, image.files, size,
+           image.sha256);
+    if (count.left_out > 0)
+        printf("left out: %" PRIu64 " devices and sockets that a jail does not use\n",
+               count.left_out);
+    return 0;
+}
+
+static int image_cmd_list(const struct image_args *args, const struct state *state, int images,
+                          struct err *err) {
+    struct image_list list;
+    size_t broken = 0;
+
+    (void)args;
+    (void)state;
+    if (image_list_read(images, &list, &broken, err) < 0)
+        return -1;
+    if (list.count > 0)
+        printf("%-20s %10s %12s  %-20s %s\n", "NAME", "ENTRIES", "SIZE", "IMPORTED", "SHA256");
+    for (size_t i = 0; i < list.count; i++) {
+        const struct image *image = &list.items[i];
+        time_t seconds = (time_t)(image->imported_at / 1000);
+        char size[32], when[32] = "";
+        struct tm tm;
+
+        str_human_bytes(size, sizeof(size), image->bytes);
+        if (gmtime_r(&seconds, &tm) != NULL)
+            strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
+        printf("%-20s %10" PRIu64 " %12s  %-20s %.12s\n", image->name, image->files, size, when,
+               image->sha256);
+    }
+    image_list_done(&list);
+    if (broken > 0)
+        return err_set(err, ERR_INVALID, 0,
+                       "%zu directories in %s/%s have no readable manifest; remove them by name",
+                       broken, state->path, STATE_IMAGES);
+    return 0;
+}
+
+static int image_cmd_remove(const struct image_args *args, const struct state *state, int images,
+                            struct err *err) {
+    fd_cleanup int lock = image_cmd_lock(state, err);
+
+    if (lock < 0 || image_remove(images, args->operand[1], err) < 0)
+        return -1;
+    printf("removed %s\n", args->operand[1]);
+    return 0;
+}
+
+static const struct image_action image_actions[] = {
+    {"import", 2, image_cmd_import},
+    {"list", 0, image_cmd_list},
+    {"remove", 1, image_cmd_remove},
+};
+
+/* Options may stand before, between and after the operands. */
+static int image_cmd_parse(const struct opt *table, int argc, char **argv, struct image_args *args,
+                           struct err *err) {
+    struct opt_result result = {0};
+
+    while (argc > 1) {
+        if (opt_parse(table, argc, argv, &result, err) < 0)
+            return -1;
+        args->help = args->help || result.help;
+        if (result.help || result.rest >= argc)
+            break;
+        if (args->operands == IMAGE_CMD_OPERANDS)
+            return err_set(err, ERR_INVALID, 0, "unexpected argument %s", argv[result.rest]);
+        args->operand[args->operands++] = argv[result.rest];
+        argc -= result.rest;
+        argv += result.rest;
+    }
+    return 0;
+}
+
+static const struct image_action *image_cmd_find(const struct image_args *args, struct err *err) {
+    const char *name = args->operands > 0 ? args->operand[0] : "";
+
+    for (size_t i = 0; i < sizeof(image_actions) / sizeof(image_actions[0]); i++) {
+        const struct image_action *a = &image_actions[i];
+
+        if (strcmp(a->name, name) != 0)
+            continue;
+        if (args->operands - 1 != a->operands) {
+            err_set(err, ERR_INVALID, 0, "%s takes %d arguments", name, a->operands);
+            return NULL;
+        }
+        return a;
+    }
+    err_set(err, ERR_INVALID, 0, "expected import NAME FILE, list or remove NAME");
+    return NULL;
+}
+
+static int image_cmd_do(const struct image_args *args, const struct image_action *action,
+                        struct err *err) {
+    struct state state = STATE_NONE;
+    fd_cleanup int images = -1;
+    int rc = -1;
+
+    if (action->run != image_cmd_list && geteuid() != 0)
+        return err_set(err, ERR_INVALID, EPERM, "only root can change images");
+    if (state_open(args->state, &state, err) < 0)
+        return -1;
+    images = state_open_dir(&state, STATE_IMAGES, err);
+    if (images >= 0)
+        rc = action->run(args, &state, images, err);
+    state_close(&state);
+    return rc;
+}
+
+static int image_cmd_run(int argc, char **argv) {
+    struct image_args args = {.state = "/var/lib/pinfold",
+                              .bounds = {IMAGE_BYTES_DEFAULT, IMAGE_FILES_DEFAULT}};
+    const struct opt table[] = {
+        {"state", 0, "DIR", OPT_STRING, &args.state, 0, 0,
+         "the state directory (/var/lib/pinfold)"},
+        {"max-bytes", 0, "SIZE", OPT_BYTES, &args.bounds.max_bytes, 0, 0,
+         "import: all files together (8G)"},
+        {"max-files", 0, "N", OPT_U64, &args.bounds.max_files, 1, 100000000,
+         "import: entries of the archive (1000000)"},
+        {0},
+    };
+    const struct image_action *action;
+    struct err err = {0};
+
+    if (image_cmd_parse(table, argc, argv, &args, &err) == 0 && args.help) {
+        opt_help(
+            stdout,
+            "pinfold-server image import NAME FILE.tar [--state DIR]\n"
+            "pinfold-server image list [--state DIR]\n"
+            "pinfold-server image remove NAME [--state DIR]",
+            "Root file systems for jails. FILE.tar is the archive of a whole root file system\n"
+            "(plain, or packed with gzip, bzip2, xz or zstd), as `docker export` or debootstrap\n"
+            "make them. Everything in it will belong to root; set-user-id bits and extended\n"
+            "attributes are dropped; an archive with entries that lead elsewhere is refused.",
+            table);
+        return 0;
+    }
+    action = err.kind == ERR_NONE ? image_cmd_find(&args, &err) : NULL;
+    if (action == NULL) {
+        fprintf(stderr, "pinfold-server image: %s\n", err.text);
+        return 2;
+    }
+    if (image_cmd_do(&args, action, &err) < 0) {
+        fprintf(stderr, "pinfold-server image %s: %s\n", action->name, err.text);
+        return 1;
+    }
+    return 0;
+}
+
+const struct subcommand image_cmd = {
+    .name = "image",
+    .about = "import, list and remove root file systems",
+    .run = image_cmd_run,
+};

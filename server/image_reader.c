@@ -1,0 +1,239 @@
+#include "image_reader.h"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <grp.h>
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "image_record.h"
+
+#define IMAGE_READER_BLOCK 65536u
+#define IMAGE_READER_NOBODY 65534u
+/* Of address space: a packer's window may be large, not endless. AddressSanitizer needs terabytes
+ * of it. */
+#ifdef __SANITIZE_ADDRESS__
+#define IMAGE_READER_MEMORY ((rlim_t)0)
+#else
+#define IMAGE_READER_MEMORY ((rlim_t)2 * 1024 * 1024 * 1024)
+#endif
+
+struct image_reader {
+    struct archive *archive;
+    int out;
+    uint64_t bytes_left, files_left;
+};
+
+static int image_reader_limit(int resource, rlim_t value) {
+    struct rlimit limit = {.rlim_cur = value, .rlim_max = value};
+
+    return setrlimit((__rlimit_resource_t)resource, &limit);
+}
+
+int image_reader_drop(int keep_a, int keep_b) {
+    int low = keep_a < keep_b ? keep_a : keep_b, high = keep_a < keep_b ? keep_b : keep_a;
+
+    /* Names are bytes to us; in the "C" locale libarchive would refuse those that are not ASCII. */
+    (void)setlocale(LC_CTYPE, "C.UTF-8");
+    /* Everything but the archive and the pipe. */
+    if ((low > 0 && close_range(0, (unsigned)low - 1, 0) < 0) ||
+        (high > low + 1 && close_range((unsigned)low + 1, (unsigned)high - 1, 0) < 0) ||
+        close_range((unsigned)high + 1, ~0u, 0) < 0)
+        return -1;
+    if (geteuid() == 0 &&
+        (setgroups(0, NULL) < 0 ||
+         setresgid(IMAGE_READER_NOBODY, IMAGE_READER_NOBODY, IMAGE_READER_NOBODY) < 0 ||
+         setresuid(IMAGE_READER_NOBODY, IMAGE_READER_NOBODY, IMAGE_READER_NOBODY) < 0))
+        return -1;
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
+        prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0) < 0)
+        return -1;
+    /* No new descriptor means no file, no socket; no process means no helper program. */
+    if (image_reader_limit(RLIMIT_NOFILE, 0) < 0 || image_reader_limit(RLIMIT_FSIZE, 0) < 0 ||
+        image_reader_limit(RLIMIT_NPROC, 0) < 0 || image_reader_limit(RLIMIT_CORE, 0) < 0)
+        return -1;
+    return IMAGE_READER_MEMORY == 0 ? 0 : image_reader_limit(RLIMIT_AS, IMAGE_READER_MEMORY);
+}
+
+static int image_reader_put(struct image_reader *r, const void *data, size_t len) {
+    return fd_write_all(r->out, data, len, NULL);
+}
+
+static int image_reader_put_record(struct image_reader *r, struct image_record *rec,
+                                   const char *path, const char *link) {
+    size_t path_len = strlen(path), link_len = link != NULL ? strlen(link) : 0;
+
+    rec->magic = IMAGE_RECORD_MAGIC;
+    rec->path_len = (uint32_t)path_len;
+    rec->link_len = (uint32_t)link_len;
+    if (image_reader_put(r, rec, sizeof(*rec)) < 0 || image_reader_put(r, path, path_len) < 0)
+        return -1;
+    return link_len > 0 ? image_reader_put(r, link, link_len) : 0;
+}
+
+/* The last record. */
+static int image_reader_fail(struct image_reader *r, const char *what, const char *detail) {
+    struct image_record rec = {.type = IMAGE_RECORD_ERROR};
+    char text[512];
+
+    snprintf(text, sizeof(text), "%s%s%s", what, detail != NULL ? ": " : "",
+             detail != NULL ? detail : "");
+    return image_reader_put_record(r, &rec, text, NULL);
+}
+
+static uint32_t image_reader_type(struct archive_entry *entry) {
+    if (archive_entry_hardlink(entry) != NULL)
+        return IMAGE_RECORD_HARDLINK;
+    switch (archive_entry_filetype(entry)) {
+    case AE_IFREG:
+        return IMAGE_RECORD_FILE;
+    case AE_IFDIR:
+        return IMAGE_RECORD_DIR;
+    case AE_IFLNK:
+        return IMAGE_RECORD_SYMLINK;
+    case AE_IFCHR:
+    case AE_IFBLK:
+        return IMAGE_RECORD_DEVICE;
+    case AE_IFIFO:
+        return IMAGE_RECORD_FIFO;
+    case AE_IFSOCK:
+        return IMAGE_RECORD_SOCKET;
+    default:
+        return IMAGE_RECORD_OTHER;
+    }
+}
+
+/* One block of a file as chunks. */
+static int image_reader_put_block(struct image_reader *r, const char *data, size_t len,
+                                  uint64_t offset) {
+    while (len > 0) {
+        struct image_chunk chunk = {.offset = offset,
+                                    .size = len < IMAGE_CHUNK_MAX ? len : IMAGE_CHUNK_MAX};
+
+        if (image_reader_put(r, &chunk, sizeof(chunk)) < 0 ||
+            image_reader_put(r, data, chunk.size) < 0)
+            return -1;
+        data += chunk.size;
+        len -= chunk.size;
+        offset += chunk.size;
+    }
+    return 0;
+}
+
+/* The rest of a file cannot be had: says so within the file, then why. */
+static int image_reader_break(struct image_reader *r, const char *what, const char *detail) {
+    struct image_chunk broken = {.size = IMAGE_CHUNK_BROKEN};
+
+    if (image_reader_put(r, &broken, sizeof(broken)) < 0)
+        return -1;
+    return image_reader_fail(r, what, detail);
+}
+
+/* 1 = the file is complete, 0 = an ERROR record was written, -1. */
+static int image_reader_put_data(struct image_reader *r) {
+    struct image_chunk last = {0};
+
+    for (;;) {
+        const void *data = NULL;
+        size_t len = 0;
+        la_int64_t offset = 0;
+        int rc = archive_read_data_block(r->archive, &data, &len, &offset);
+
+        if (rc == ARCHIVE_EOF)
+            break;
+        if (rc == ARCHIVE_RETRY)
+            continue;
+        if ((rc != ARCHIVE_OK && rc != ARCHIVE_WARN) || offset < 0)
+            return image_reader_break(r, "the archive is damaged",
+                                      archive_error_string(r->archive));
+        if (len > r->bytes_left)
+            return image_reader_break(r, "the files are larger than allowed", NULL);
+        r->bytes_left -= len;
+        if (image_reader_put_block(r, data, len, (uint64_t)offset) < 0)
+            return -1;
+    }
+    return image_reader_put(r, &last, sizeof(last)) < 0 ? -1 : 1;
+}
+
+/* 1 = go on, 0 = an ERROR record was written, -1. */
+static int image_reader_entry(struct image_reader *r, struct archive_entry *entry) {
+    const char *path = archive_entry_pathname(entry), *link = NULL;
+    struct image_record rec = {.type = image_reader_type(entry)};
+
+    if (path == NULL || strlen(path) > IMAGE_PATH_MAX)
+        return image_reader_fail(r, "the name of an entry is too long or not text", NULL);
+    if (rec.type == IMAGE_RECORD_HARDLINK)
+        link = archive_entry_hardlink(entry);
+    else if (rec.type == IMAGE_RECORD_SYMLINK)
+        link = archive_entry_symlink(entry);
+    if (link != NULL && strlen(link) > IMAGE_PATH_MAX)
+        return image_reader_fail(r, "the target of a link is too long", path);
+    rec.mode = (uint32_t)archive_entry_perm(entry) & 0777u;
+    rec.mtime = archive_entry_mtime_is_set(entry) ? archive_entry_mtime(entry) : 0;
+    if (rec.type == IMAGE_RECORD_FILE) {
+        la_int64_t size = archive_entry_size_is_set(entry) ? archive_entry_size(entry) : 0;
+
+        if (size < 0)
+            return image_reader_fail(r, "an entry has a negative size", path);
+        rec.size = (uint64_t)size;
+    }
+    if (image_reader_put_record(r, &rec, path, link) < 0)
+        return -1;
+    return rec.type == IMAGE_RECORD_FILE ? image_reader_put_data(r) : 1;
+}
+
+/* 1 = every entry was written, 0 = an ERROR record was, -1. */
+static int image_reader_entries(struct image_reader *r) {
+    for (;;) {
+        struct archive_entry *entry = NULL;
+        int rc = archive_read_next_header(r->archive, &entry);
+
+        if (rc == ARCHIVE_EOF)
+            return 1;
+        if (rc == ARCHIVE_RETRY)
+            continue;
+        if (rc != ARCHIVE_OK && rc != ARCHIVE_WARN)
+            return image_reader_fail(r, "the archive is damaged or no tar",
+                                     archive_error_string(r->archive));
+        if (r->files_left == 0)
+            return image_reader_fail(r, "more entries than allowed", NULL);
+        r->files_left--;
+        rc = image_reader_entry(r, entry);
+        if (rc <= 0)
+            return rc;
+    }
+}
+
+static int image_reader_open(struct archive *a, int tar) {
+    /* ARCHIVE_WARN would mean that an outside program does the unpacking. */
+    if (archive_read_support_filter_gzip(a) != ARCHIVE_OK ||
+        archive_read_support_filter_bzip2(a) != ARCHIVE_OK ||
+        archive_read_support_filter_xz(a) != ARCHIVE_OK ||
+        archive_read_support_filter_zstd(a) != ARCHIVE_OK ||
+        archive_read_support_format_tar(a) != ARCHIVE_OK)
+        return -1;
+    return archive_read_open_fd(a, tar, IMAGE_READER_BLOCK) == ARCHIVE_OK ? 0 : -1;
+}
+
+int image_reader_run(int tar, int out, uint64_t max_bytes, uint64_t max_files) {
+    struct image_reader r = {.out = out, .bytes_left = max_bytes, .files_left = max_files};
+    struct image_record end = {.type = IMAGE_RECORD_END};
+    int rc;
+
+    r.archive = archive_read_new();
+    if (r.archive == NULL)
+        return image_reader_fail(&r, "no memory", NULL);
+    if (image_reader_open(r.archive, tar) < 0)
+        rc = image_reader_fail(&r, "this is no tar", archive_error_string(r.archive));
+    else
+        rc = image_reader_entries(&r);
+    if (rc > 0)
+        rc = image_reader_put_record(&r, &end, "", NULL);
+    archive_read_free(r.archive);
+    return rc;
+}

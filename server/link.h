@@ -1,0 +1,116 @@
+/* The connection to one runner shard: the server's half of the conversation that wire.h describes.
+ *
+ * A table says which replies are permitted in which state; anything else, and any reply that does
+ * not fit a jail that is open here, ends the connection. When a connection ends, every jail of it is
+ * dead (the runner sees to that), and each jail's owner is told by `lost`. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "err.h"
+#include "log.h"
+#include "loop.h"
+#include "wire.h"
+
+#define LINK_NAME_MAX 64
+#define LINK_SLOTS_MAX 65536u
+
+enum link_state {
+    LINK_CLOSED,   /* no connection */
+    LINK_HELLO,    /* HELLO sent, nothing heard */
+    LINK_GREETING, /* WELCOME heard; POLICY and CAPABILITY until READY */
+    LINK_READY,
+    LINK_STATES
+};
+
+struct link;
+struct link_jail;
+
+/* What a jail's owner is told. After `lost`, and once it has called link_close_jail(), the owner
+ * must not use the jail any more. No callback comes from within a call of the owner's. */
+struct link_jail_ops {
+    void (*ended)(void *owner, const struct wire_end *end);
+    void (*failed)(void *owner, const struct wire_failed *failed); /* the jail is gone with it */
+    void (*lost)(void *owner);
+};
+
+struct link_policy {
+    struct wire_policy head;
+    char *text; /* head.text_size bytes and a NUL; owned */
+};
+
+/* What the holder of the links is told. */
+struct link_watch {
+    void (*ready)(void *arg, struct link *l);
+    void (*down)(void *arg, struct link *l, const struct err *why);
+    void (*slot_free)(void *arg, struct link *l); /* a jail is gone, or its health changed */
+    void *arg;
+};
+
+struct link {
+    char name[LINK_NAME_MAX]; /* path of the socket, relative to the state directory */
+    enum link_state state;
+    struct loop *loop;        /* borrowed */
+    struct log *log;          /* borrowed */
+    const struct link_watch *watch; /* borrowed */
+    struct loop_source source;
+    int fd;
+    struct wire_welcome welcome;
+    struct link_policy *policies;
+    size_t policy_count;
+    struct wire_capability *capabilities;
+    size_t capability_count;
+    struct wire_state shard; /* the last STATE heard */
+    struct link_jail *jails; /* welcome.slots of them */
+    uint32_t *free_list;
+    uint32_t free_count;
+    uint32_t in_use;
+    uint64_t serial;
+    struct link_packet *out_first, *out_last; /* what the socket would not take yet */
+    size_t out_count;
+    struct loop_defer fail; /* a send failed: end the connection after the current round */
+    struct err fail_why;
+    uint64_t *packet; /* WIRE_PACKET_MAX bytes, aligned */
+};
+
+/* Half of nothing: fills in the struct. */
+void link_init(struct link *l, const char *name, struct loop *loop, struct log *log,
+               const struct link_watch *watch);
+/* Ends the connection without telling anybody, frees everything. */
+void link_done(struct link *l);
+
+/* Connects to the socket (in the current directory, which is the state directory) and says HELLO.
+ * Only for LINK_CLOSED. */
+int link_connect(struct link *l, struct err *err);
+/* Ends the connection as if the runner had: owners are told. */
+void link_drop(struct link *l, const struct err *why);
+
+/* Can it take another jail now? */
+bool link_has_room(const struct link *l);
+/* The policy as this shard knows it, or NULL. */
+const struct link_policy *link_policy(const struct link *l, const char *name);
+
+/* Reserves a jail; sends nothing yet. `open` is completed (head) and kept in the packet that
+ * link_exec() sends first. NULL when there is no room. */
+struct link_jail *link_open_jail(struct link *l, const struct link_jail_ops *ops, void *owner);
+
+struct link_exec {
+    const struct wire_open *open; /* not NULL: the jail's OPEN, sent in front */
+    struct wire_exec *exec;       /* head is filled in here */
+    uint32_t number;              /* of the execution within the jail */
+    const void *spec;             /* exec->spec_size bytes, inline; NULL with WIRE_FD_SPEC */
+    const int *fds;               /* borrowed: the kernel copies them */
+    size_t fd_count;
+};
+/* Sends EXEC. Never blocks; what the socket does not take waits here. A connection that turns out
+ * to be dead shows later, through `lost`. -1 only when memory is short: nothing was sent. */
+int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err);
+void link_kill(struct link_jail *j, uint32_t number, enum cause cause);
+/* Gives back a jail of which nothing was sent. */
+void link_abandon(struct link_jail *j);
+/* The shard does not do what it should: ends the connection, after the current round. */
+void link_fail(struct link_jail *j, const char *why);
+/* The owner is done with the jail: CLOSE is sent, and nothing is heard of it any more. */
+void link_close_jail(struct link_jail *j);

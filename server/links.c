@@ -1,0 +1,239 @@
+#include "links.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "state.h"
+#include "str.h"
+
+#define LINKS_WAIT_FIRST_MS 50
+#define LINKS_WAIT_MAX_MS 2000
+/* How often to look for shards that were added while all known ones are connected. */
+#define LINKS_LOOK_MS 10000
+
+static void links_scan(void *arg);
+
+static void links_arm(struct links *s, uint64_t ms)
+{
+    loop_timer_at(s->loop, &s->scan, clock_mono_ns() + ms * CLOCK_NS_PER_MS, links_scan, s, NULL);
+}
+
+static void links_ready(void *arg, struct link *l)
+{
+    struct links *s = arg;
+    struct log_line line;
+    s->down_since_ms = 0;
+    log_begin(&line, s->log, LOG_INFO, "shard_ready");
+    log_str(&line, "socket", l->name);
+    log_u64(&line, "slots", l->welcome.slots);
+    log_end(&line);
+    s->watch.room(s->watch.arg);
+}
+
+static void links_down(void *arg, struct link *l, const struct err *why)
+{
+    struct links *s = arg;
+    struct log_line line;
+    s->lost++;
+    log_begin(&line, s->log, LOG_WARN, "shard_lost");
+    log_str(&line, "socket", l->name);
+    log_str(&line, "why", why->text);
+    log_end(&line);
+    snprintf(s->last_error, sizeof(s->last_error), "%.200s", why->text);
+    if (links_first_ready(s) == NULL && s->down_since_ms == 0)
+        s->down_since_ms = clock_mono_ms();
+    s->wait_ms = LINKS_WAIT_FIRST_MS;
+    links_arm(s, s->wait_ms);
+}
+
+static void links_slot_free(void *arg, struct link *l)
+{
+    struct links *s = arg;
+    (void)l;
+    s->watch.room(s->watch.arg);
+}
+
+static struct link *links_find(struct links *s, const char *name)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (strcmp(s->items[i]->name, name) == 0)
+            return s->items[i];
+    return NULL;
+}
+
+static void links_insert(struct links *s, const char *name)
+{
+    if (s->count == LINKS_MAX || links_find(s, name) != NULL)
+        return;
+    struct link *l = malloc(sizeof(*l));
+    if (l == NULL)
+        return; /* the next scan tries again */
+    link_init(l, name, s->loop, s->log, &s->link_watch);
+    size_t at = s->count++;
+    while (at > 0 && strcmp(s->items[at - 1]->name, name) > 0) {
+        s->items[at] = s->items[at - 1];
+        at--;
+    }
+    s->items[at] = l;
+}
+
+/* run/runner.<digits>.sock, as the runner names them. */
+static bool links_is_socket(const char *name)
+{
+    unsigned shard = 0;
+    char whole[LINK_NAME_MAX];
+    char path[LINK_NAME_MAX];
+    if (sscanf(name, "runner.%5u.sock", &shard) != 1)
+        return false;
+    snprintf(whole, sizeof(whole), STATE_RUNNER_SOCKET, shard);
+    return (size_t)snprintf(path, sizeof(path), STATE_RUN "/%s", name) < sizeof(path) &&
+           strcmp(path, whole) == 0;
+}
+
+static void links_look(struct links *s)
+{
+    DIR *dir = opendir(STATE_RUN);
+    if (dir == NULL) {
+        snprintf(s->last_error, sizeof(s->last_error), "reading the directory " STATE_RUN ": %s",
+                 strerror(errno));
+        return;
+    }
+    const struct dirent *entry;
+    while ((entry = readdir(dir)) != NULL) {
+        char path[LINK_NAME_MAX];
+        if (!links_is_socket(entry->d_name))
+            continue;
+        snprintf(path, sizeof(path), STATE_RUN "/%.40s", entry->d_name);
+        links_insert(s, path);
+    }
+    closedir(dir);
+}
+
+/* Connects to those that are not; drops those that nothing is left of. */
+static bool links_connect(struct links *s)
+{
+    bool missing = s->count == 0;
+    for (size_t i = 0; i < s->count; i++) {
+        struct link *l = s->items[i];
+        struct err err;
+        err_clear(&err);
+        if (l->state != LINK_CLOSED)
+            continue;
+        if (link_connect(l, &err) == 0)
+            continue;
+        snprintf(s->last_error, sizeof(s->last_error), "%.200s", err.text);
+        missing = true;
+        if (err.code != ENOENT)
+            continue;
+        link_done(l);
+        free(l);
+        s->count--;
+        memmove(&s->items[i], &s->items[i + 1], (s->count - i) * sizeof(s->items[0]));
+        i--;
+    }
+    return missing || s->count == 0;
+}
+
+static void links_scan(void *arg)
+{
+    struct links *s = arg;
+    links_look(s);
+    bool missing = links_connect(s);
+    if (!missing) {
+        s->wait_ms = LINKS_WAIT_FIRST_MS;
+        links_arm(s, LINKS_LOOK_MS);
+        return;
+    }
+    links_arm(s, s->wait_ms);
+    s->wait_ms = s->wait_ms * 2 > LINKS_WAIT_MAX_MS ? LINKS_WAIT_MAX_MS : s->wait_ms * 2;
+}
+
+void links_start(struct links *s, struct loop *loop, struct log *log,
+                 const struct links_watch *watch)
+{
+    memset(s, 0, sizeof(*s));
+    s->loop = loop;
+    s->log = log;
+    s->watch = *watch;
+    s->link_watch = (struct link_watch){
+        .ready = links_ready, .down = links_down, .slot_free = links_slot_free, .arg = s};
+    s->wait_ms = LINKS_WAIT_FIRST_MS;
+    s->down_since_ms = clock_mono_ms();
+    snprintf(s->last_error, sizeof(s->last_error), "no runner has been found yet");
+    links_scan(s);
+}
+
+void links_stop(struct links *s)
+{
+    if (s->loop == NULL)
+        return;
+    loop_timer_stop(s->loop, &s->scan);
+    for (size_t i = 0; i < s->count; i++) {
+        link_done(s->items[i]);
+        free(s->items[i]);
+    }
+    s->count = 0;
+}
+
+static bool links_less_busy(const struct link *a, const struct link *b)
+{
+    bool a_well = a->shard.health[0] == '\0';
+    bool b_well = b->shard.health[0] == '\0';
+    if (a_well != b_well)
+        return a_well;
+    return (uint64_t)a->in_use * b->welcome.slots < (uint64_t)b->in_use * a->welcome.slots;
+}
+
+struct link *links_pick(const struct links *s, const char *policy, const uint8_t sha256[32],
+                        bool *known)
+{
+    struct link *best = NULL;
+    bool seen = false;
+    for (size_t i = 0; i < s->count; i++) {
+        struct link *l = s->items[i];
+        if (l->state != LINK_READY)
+            continue;
+        const struct link_policy *p = link_policy(l, policy);
+        if (p == NULL || memcmp(p->head.sha256, sha256, 32) != 0)
+            continue;
+        seen = true;
+        if (link_has_room(l) && (best == NULL || links_less_busy(l, best)))
+            best = l;
+    }
+    if (known != NULL)
+        *known = seen;
+    return best;
+}
+
+const struct link *links_first_ready(const struct links *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        if (s->items[i]->state == LINK_READY)
+            return s->items[i];
+    return NULL;
+}
+
+void links_sum(const struct links *s, struct links_totals *out)
+{
+    *out = (struct links_totals){.health = ""};
+    for (size_t i = 0; i < s->count; i++) {
+        const struct link *l = s->items[i];
+        out->shards++;
+        if (l->state != LINK_READY)
+            continue;
+        out->ready++;
+        out->slots += l->welcome.slots;
+        out->in_use += l->in_use;
+        out->warm += l->shard.warm;
+        out->jails_made += l->shard.jails_made;
+        out->taken_warm += l->shard.jails_taken_warm;
+        if (l->shard.health[0] == '\0')
+            out->healthy++;
+        else if (out->health[0] == '\0')
+            out->health = l->shard.health;
+    }
+}

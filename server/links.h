@@ -1,0 +1,53 @@
+/* All runner shards: finds their sockets, keeps the connections, chooses where a jail goes. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "err.h"
+#include "link.h"
+#include "log.h"
+#include "loop.h"
+
+#define LINKS_MAX 64
+
+struct links_watch {
+    void (*room)(void *arg); /* a slot may have become free, or a shard is ready */
+    void *arg;
+};
+
+struct links {
+    struct loop *loop;
+    struct log *log;
+    struct links_watch watch;
+    struct link_watch link_watch;
+    struct link *items[LINKS_MAX]; /* in the order of their names */
+    size_t count;
+    struct loop_timer scan;
+    uint64_t wait_ms; /* until the next attempt while something is missing */
+    uint64_t down_since_ms; /* monotonic; since when no shard is ready; 0 = one is */
+    uint64_t lost;          /* connections that ended after they were ready */
+    char last_error[256];   /* why there is none, for /readyz */
+};
+
+/* Sets up and connects to what is there already. The current directory is the state directory. */
+void links_start(struct links *s, struct loop *loop, struct log *log,
+                 const struct links_watch *watch);
+void links_stop(struct links *s);
+
+/* The ready shard with the smallest share of its slots in use among those whose policy `name` has
+ * this hash; NULL when none has room. *known (may be NULL) tells whether any ready shard has that
+ * policy at all. */
+struct link *links_pick(const struct links *s, const char *policy, const uint8_t sha256[32],
+                        bool *known);
+/* The shard whose policies and capabilities the API shows: the first that is ready; NULL if none. */
+const struct link *links_first_ready(const struct links *s);
+
+struct links_totals {
+    uint32_t shards, ready;
+    uint64_t slots, in_use, warm, jails_made, taken_warm;
+    const char *health; /* of the first ready shard that is not well, "" when all are */
+    uint32_t healthy;   /* ready and well */
+};
+void links_sum(const struct links *s, struct links_totals *out);

@@ -1,0 +1,459 @@
+#include "run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admit.h"
+#include "answer.h"
+#include "clock.h"
+#include "runs.h"
+#include "str.h"
+
+/* A runner that has not reported the end of a step this long after the step's own wall-clock limit
+ * (making the jail included) hangs; the connection is ended, which kills the jail. */
+#define RUN_WATCHDOG_MS 60000u
+/* After END nobody holds the pipes any more, so their end is there at once; should it not be, what
+ * has come by then is what there is. */
+#define RUN_DRAIN_MS 1000u
+/* Collecting has a time and a CPU limit of its own. */
+#define RUN_COLLECT_MS 30000u
+
+static void run_finish(struct run *run);
+
+/* Making and freeing. */
+
+static void run_stream_clear(struct run_stream *s)
+{
+    s->fd = -1;
+    s->source.fd = -1;
+}
+
+static int run_init_steps(struct run *run, const struct run_request *req,
+                          const struct admit *admit)
+{
+    run->steps = calloc(req->step_count, sizeof(*run->steps));
+    if (run->steps == NULL)
+        return -1;
+    run->step_count = req->step_count;
+    for (size_t i = 0; i < run->step_count; i++) {
+        struct run_step *step = &run->steps[i];
+        run_stream_clear(&step->out);
+        run_stream_clear(&step->err);
+        step->name = strdup(req->steps[i].name);
+        if (step->name == NULL)
+            return -1;
+        step->merged = req->steps[i].merge_stderr;
+        step->continue_on_error = req->steps[i].continue_on_error;
+        step->limits = admit->steps[i];
+        end_init(&step->end, CAUSE_NONE);
+    }
+    return 0;
+}
+
+/* The jail's time limits only bound those of its steps; collecting is one more step. */
+static void run_make_room_for_collect(struct run *run)
+{
+    static const enum limit_id ids[] = {LIMIT_WALL_MS, LIMIT_CPU_MS};
+    if (run->request.collect_count == 0)
+        return;
+    for (size_t i = 0; i < 2; i++) {
+        uint64_t ceiling = run->policy.ceiling.v[ids[i]];
+        uint64_t want = ceiling < RUN_COLLECT_MS ? ceiling : RUN_COLLECT_MS;
+        if (run->open.v[ids[i]] < want)
+            run->open.v[ids[i]] = want;
+    }
+}
+
+struct run *run_new(struct runs *runs, struct run_request *request,
+                    const struct wire_policy *policy, const struct admit *admit, struct err *err)
+{
+    struct run *run = calloc(1, sizeof(*run));
+    if (run == NULL) {
+        err_set(err, ERR_SYSTEM, ENOMEM, "making a run: out of memory");
+        return NULL;
+    }
+    run->runs = runs;
+    run_stream_clear(&run->collector);
+    events_init(&run->events);
+    if (run_init_steps(run, request, admit) < 0) {
+        run_free(run);
+        err_set(err, ERR_SYSTEM, ENOMEM, "making a run: out of memory");
+        return NULL;
+    }
+    run->policy = *policy;
+    str_copy(run->image, sizeof(run->image), request->image);
+    run->limits = admit->run;
+    run->open = admit->open;
+    run->end_on = admit->end_on;
+    run->cancel_on_disconnect = request->cancel_on_disconnect;
+    run->created_ms = clock_real_ms();
+    run->created_ns = clock_mono_ns();
+    run->request = *request;
+    memset(request, 0, sizeof(*request));
+    run_make_room_for_collect(run);
+    return run;
+}
+
+void run_free(struct run *run)
+{
+    if (run == NULL)
+        return;
+    for (size_t i = 0; i < run->step_count; i++) {
+        struct run_step *step = &run->steps[i];
+        run_io_close(&step->out);
+        run_io_close(&step->err);
+        capture_done(&step->out.capture);
+        capture_done(&step->err.capture);
+        free(step->name);
+    }
+    run_io_close(&run->collector);
+    loop_timer_stop(run->runs->loop, &run->watchdog);
+    loop_timer_stop(run->runs->loop, &run->drain);
+    loop_timer_stop(run->runs->loop, &run->resume);
+    while (run->watchers != NULL)
+        run_unwatch(run->watchers);
+    free(run->steps);
+    free(run->files);
+    buf_done(&run->bundle);
+    events_done(&run->events);
+    request_done(&run->request);
+    answer_bytes_drop(run->answer);
+    free(run);
+}
+
+/* Watching. */
+
+void run_watch(struct run *run, struct run_watcher *w)
+{
+    w->run = run;
+    w->prev = NULL;
+    w->next = run->watchers;
+    if (w->next != NULL)
+        w->next->prev = w;
+    run->watchers = w;
+    run->pins++;
+    w->progress_ms = clock_mono_ms();
+}
+
+void run_unwatch(struct run_watcher *w)
+{
+    struct run *run = w->run;
+    if (run == NULL)
+        return;
+    if (w->prev != NULL)
+        w->prev->next = w->next;
+    else
+        run->watchers = w->next;
+    if (w->next != NULL)
+        w->next->prev = w->prev;
+    w->run = NULL;
+    if (w->follows)
+        run_io_resume(run);
+    runs_unpin(run);
+}
+
+/* `changed` may take its own watcher off, and no other. */
+static void run_tell(struct run *run, bool all)
+{
+    struct run_watcher *next;
+    for (struct run_watcher *w = run->watchers; w != NULL; w = next) {
+        next = w->next;
+        if (all || w->follows)
+            w->changed(w);
+    }
+}
+
+void run_notify(struct run *run)
+{
+    run_tell(run, false);
+}
+
+/* Steps. */
+
+static void run_internal_end(struct step_end *end, const char *stage, int code)
+{
+    end_init(end, CAUSE_INTERNAL);
+    str_copy(end->stage, sizeof(end->stage), stage);
+    end->code = code;
+}
+
+static void run_hangs(void *arg)
+{
+    struct run *run = arg;
+    if (run->jail != NULL)
+        link_fail(run->jail, "a step did not end in time");
+}
+
+static void run_arm_watchdog(struct run *run, uint64_t wall_ms)
+{
+    uint64_t due = clock_mono_ns() + (wall_ms + RUN_WATCHDOG_MS) * CLOCK_NS_PER_MS;
+    loop_timer_at(run->runs->loop, &run->watchdog, due, run_hangs, run, NULL);
+}
+
+static void run_begin_step(struct run *run, size_t index, const struct wire_open *open)
+{
+    struct run_step *step = &run->steps[index];
+    struct err err;
+    err_clear(&err);
+    run->current = index;
+    step->state = RUN_STEP_RUNNING;
+    events_add(&run->events, EVENTS_STARTED, (uint16_t)index, NULL);
+    if (run_exec_step(run, index, open, &err) < 0) {
+        struct step_end end;
+        if (open != NULL) {
+            link_abandon(run->jail);
+            run->jail = NULL;
+        }
+        run_internal_end(&end, "server", err.code);
+        runs_log(run->runs, run, &err);
+        run_abort(run, &end);
+        return;
+    }
+    run_io_watch(&step->out);
+    run_io_watch(&step->err);
+    run_arm_watchdog(run, step->limits.values.v[LIMIT_WALL_MS]);
+    run_notify(run);
+}
+
+static void run_skip_rest(struct run *run)
+{
+    for (size_t i = run->current + 1; i < run->step_count; i++) {
+        run->steps[i].state = RUN_STEP_SKIPPED;
+        events_add(&run->events, EVENTS_SKIPPED, (uint16_t)i, NULL);
+    }
+}
+
+static void run_begin_collect(struct run *run)
+{
+    struct err err;
+    err_clear(&err);
+    run->phase = RUN_COLLECT;
+    if (run_exec_collect(run, &err) < 0) {
+        runs_log(run->runs, run, &err);
+        run->collect_error = "internal";
+        run_io_close(&run->collector);
+        run_finish(run);
+        return;
+    }
+    run_io_watch(&run->collector);
+    run_arm_watchdog(run, run->open.v[LIMIT_WALL_MS]);
+}
+
+/* The current step is over in every respect. */
+static void run_step_over(struct run *run)
+{
+    struct run_step *step = &run->steps[run->current];
+    loop_timer_stop(run->runs->loop, &run->drain);
+    loop_timer_stop(run->runs->loop, &run->resume);
+    loop_timer_stop(run->runs->loop, &run->watchdog);
+    capture_finish(&step->out.capture);
+    capture_finish(&step->err.capture);
+    step->state = RUN_STEP_DONE;
+    step->ok = end_ok(&step->end);
+    runs_count_end(run->runs, step->end.cause);
+    events_add(&run->events, EVENTS_END, (uint16_t)run->current, NULL);
+    run->ended_ns = clock_mono_ns();
+    bool go_on = (step->ok || step->continue_on_error) && !run->stop &&
+                 run->cancel == CAUSE_NONE && run->jail != NULL;
+    if (go_on && run->current + 1 < run->step_count) {
+        run_begin_step(run, run->current + 1, NULL);
+        return;
+    }
+    run_skip_rest(run);
+    if (run->request.collect_count == 0) {
+        run_finish(run);
+    } else if (run->stop || run->jail == NULL || run->cancel != CAUSE_NONE) {
+        run->collect_error = run->cancel != CAUSE_NONE ? "cancelled" : "interrupted";
+        run_finish(run);
+    } else {
+        run_begin_collect(run);
+    }
+}
+
+static void run_drained(void *arg)
+{
+    struct run *run = arg;
+    if (run->phase == RUN_COLLECT) {
+        run_io_close(&run->collector);
+    } else {
+        run_io_end(&run->steps[run->current].out);
+        run_io_end(&run->steps[run->current].err);
+    }
+    run_settle(run);
+}
+
+/* A pipe that waits for a follower is not late, so its time starts anew. */
+static void run_arm_drain(struct run *run)
+{
+    if (run->drain.slot != 0)
+        return;
+    uint64_t due = clock_mono_ns() + RUN_DRAIN_MS * CLOCK_NS_PER_MS;
+    loop_timer_at(run->runs->loop, &run->drain, due, run_drained, run, NULL);
+}
+
+void run_settle(struct run *run)
+{
+    if (run->phase == RUN_COLLECT) {
+        if (!run->collect_ended)
+            return;
+        if (run->collector.fd >= 0) {
+            run_arm_drain(run);
+            return;
+        }
+        run_finish(run);
+        return;
+    }
+    if (run->phase != RUN_STEP)
+        return;
+    struct run_step *step = &run->steps[run->current];
+    if (!step->ended)
+        return;
+    if (step->out.paused || step->err.paused) {
+        loop_timer_stop(run->runs->loop, &run->drain);
+        return;
+    }
+    if (step->out.fd >= 0 || step->err.fd >= 0) {
+        run_arm_drain(run);
+        return;
+    }
+    run_step_over(run);
+}
+
+/* What the runner says. */
+
+static void run_on_collected(struct run *run, const struct wire_end *wire)
+{
+    bool well = wire->cause == CAUSE_EXIT && wire->exit_code == 0;
+    run->collect_ended = true;
+    if (!well && run->collect_error == NULL)
+        run->collect_error = run->cancel != CAUSE_NONE        ? "cancelled"
+                             : wire->cause == CAUSE_INTERNAL ? "internal"
+                                                             : "interrupted";
+    run_settle(run);
+}
+
+static void run_on_ended(void *owner, const struct wire_end *wire)
+{
+    struct run *run = owner;
+    if (run->phase == RUN_COLLECT && wire->head.exec == run->step_count && !run->collect_ended) {
+        run_on_collected(run, wire);
+        return;
+    }
+    struct run_step *step = &run->steps[run->current];
+    if (run->phase != RUN_STEP || wire->head.exec != run->current || step->ended) {
+        link_fail(run->jail, "an end came for what was not running");
+        return;
+    }
+    step->ended = true;
+    step->usage = wire->usage;
+    step->has_usage = true;
+    if (run->current == 0) {
+        run->setup_ns = wire->setup_ns;
+        run->begun_ns = run->dispatched_ns + wire->setup_ns;
+    }
+    run_io_drain(&step->out);
+    run_io_drain(&step->err);
+    run_end_of_wire(step, wire, &step->end);
+    if (wire->cause == CAUSE_INTERNAL)
+        run->stop = true;
+    run_settle(run);
+}
+
+static void run_on_failed(void *owner, const struct wire_failed *failed)
+{
+    struct run *run = owner;
+    struct step_end end;
+    struct err err;
+    run->jail = NULL;
+    err_set(&err, ERR_STATE, failed->code, "the jail could not be made (%s): %s", failed->stage,
+            failed->text);
+    runs_log(run->runs, run, &err);
+    run_internal_end(&end, failed->stage, failed->code);
+    run_abort(run, &end);
+}
+
+static void run_on_lost(void *owner)
+{
+    struct run *run = owner;
+    struct step_end end;
+    run->jail = NULL;
+    if (run->phase == RUN_COLLECT) {
+        run->collect_error = "interrupted";
+        run_io_close(&run->collector);
+        run_finish(run);
+        return;
+    }
+    end_init(&end, CAUSE_INTERRUPTED);
+    run_abort(run, &end);
+}
+
+static const struct link_jail_ops run_jail_ops = {
+    .ended = run_on_ended, .failed = run_on_failed, .lost = run_on_lost};
+
+/* The run as a whole. */
+
+void run_start(struct run *run, struct link *link)
+{
+    struct wire_open open;
+    memset(&open, 0, sizeof(open));
+    str_copy(open.policy, sizeof(open.policy), run->policy.name);
+    str_copy(open.image, sizeof(open.image), run->image);
+    open.limits = run->open;
+    open.network = WIRE_NETWORK_NONE;
+    run->jail = link_open_jail(link, &run_jail_ops, run);
+    run->phase = RUN_STEP;
+    run->dispatched_ns = clock_mono_ns();
+    run_begin_step(run, 0, &open);
+}
+
+void run_abort(struct run *run, const struct step_end *end)
+{
+    struct run_step *step = &run->steps[run->current];
+    run->phase = RUN_STEP;
+    run->stop = true;
+    if (!step->ended) {
+        step->ended = true;
+        step->end = *end;
+    }
+    /* What was written before is kept; nobody waits for more. */
+    run_io_drain(&step->out);
+    run_io_drain(&step->err);
+    run_io_end(&step->out);
+    run_io_end(&step->err);
+    run_step_over(run);
+}
+
+void run_cancel(struct run *run, enum cause cause)
+{
+    struct step_end end;
+    if (run->phase == RUN_DONE || run->cancel != CAUSE_NONE)
+        return;
+    run->cancel = cause;
+    if (run->phase == RUN_QUEUED) {
+        end_init(&end, cause);
+        run_abort(run, &end);
+    } else if (run->jail != NULL && run->phase == RUN_COLLECT) {
+        link_kill(run->jail, (uint32_t)run->step_count, cause);
+    } else if (run->jail != NULL && !run->steps[run->current].ended) {
+        link_kill(run->jail, (uint32_t)run->current, cause);
+    }
+}
+
+static void run_finish(struct run *run)
+{
+    run->phase = RUN_DONE;
+    if (run->jail != NULL)
+        link_close_jail(run->jail);
+    run->jail = NULL;
+    loop_timer_stop(run->runs->loop, &run->drain);
+    loop_timer_stop(run->runs->loop, &run->watchdog);
+    run_collect_parse(run);
+    run->ok = true;
+    for (size_t i = 0; i < run->step_count; i++)
+        run->ok = run->ok && run->steps[i].ok;
+    request_done(&run->request);
+    events_add(&run->events, EVENTS_DONE, 0, NULL);
+    runs_finished(run->runs, run);
+    run_tell(run, true);
+}

@@ -1,0 +1,177 @@
+/* One run: a fresh jail, its steps in order, their output and ends.
+ *
+ *   QUEUED ──run_start──> STEP ──last step──> COLLECT ──> DONE
+ *      └─────── cancelled, no runner ───────────────────────┘
+ *
+ * A step is over when the runner has sent its END and both of its pipes have ended. Whatever goes
+ * wrong (the runner dies, a pipe cannot be made) gives the step an end of its own cause; a run is
+ * never left without one. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "buf.h"
+#include "capture.h"
+#include "end_json.h"
+#include "events.h"
+#include "limits_json.h"
+#include "link.h"
+#include "loop.h"
+#include "queue.h"
+#include "request.h"
+#include "wire.h"
+
+#define RUN_ID_SIZE 32
+#define RUN_OWNER_SIZE 64
+
+struct runs;
+struct run;
+
+enum run_phase { RUN_QUEUED, RUN_STEP, RUN_COLLECT, RUN_DONE };
+enum run_step_state { RUN_STEP_QUEUED, RUN_STEP_RUNNING, RUN_STEP_DONE, RUN_STEP_SKIPPED };
+
+/* One of a step's two outputs. */
+struct run_stream {
+    struct run *run;
+    struct capture capture;
+    struct loop_source source;
+    int fd; /* reading end, -1 = ended or none */
+    uint8_t type; /* EVENTS_STDOUT or EVENTS_STDERR */
+    bool paused;  /* not read for the moment: a follower is behind */
+    bool widened;
+    uint64_t recorded; /* offset up to which there are events */
+};
+
+struct run_step {
+    char *name; /* owned */
+    enum run_step_state state;
+    bool ok;
+    bool merged; /* stderr goes into stdout */
+    bool continue_on_error;
+    bool ended; /* END has come; the pipes may still hold something */
+    bool over_output; /* it was asked to end for that */
+    bool has_usage;
+    struct limits_effective limits;
+    struct run_stream out, err;
+    struct step_end end;
+    struct wire_usage usage;
+};
+
+struct run_file { /* points into run->bundle */
+    const char *path, *data;
+    size_t path_len, size;
+    uint32_t mode;
+    uint32_t code; /* enum bundle_code; not OK: there is no data */
+};
+
+/* Somebody who wants to know: a client that waits, or one that reads events. */
+struct run_watcher {
+    struct run_watcher *next, *prev;
+    struct run *run; /* NULL = not watching */
+    void (*changed)(struct run_watcher *w); /* new events, or the run is over */
+    bool follows;      /* reads events: the fields below count */
+    uint64_t after;    /* the last event it has */
+    uint16_t step;     /* of the offsets */
+    uint64_t offset[2]; /* stdout, stderr of `step`: how far it has read */
+    uint64_t progress_ms; /* monotonic; when its socket last took something */
+};
+
+struct run {
+    struct runs *runs; /* borrowed */
+    char id[RUN_ID_SIZE];
+    char owner[RUN_OWNER_SIZE];
+    char image[WIRE_NAME_MAX];
+    enum run_phase phase;
+    struct run_request request; /* until the run is done */
+    struct wire_policy policy;  /* as it was when the run was accepted */
+    struct limits_effective limits;
+    struct limits open;
+    uint32_t end_on;
+    struct run_step *steps;
+    size_t step_count, current;
+    bool ok;
+    bool cancel_on_disconnect;
+    enum cause cancel; /* asked for; CAUSE_NONE = not */
+    bool stop; /* the jail is gone or must not be used any more: no further step, no collecting */
+    struct link_jail *jail; /* NULL = none (yet, or any more) */
+
+    struct queue_node queued;
+    uint64_t created_ms; /* since the epoch */
+    /* Monotonic: accepted, sent to the runner, first exec, end of the last step. */
+    uint64_t created_ns, dispatched_ns, begun_ns, ended_ns;
+    uint64_t setup_ns;
+    struct loop_timer watchdog; /* the runner should have answered by then */
+    struct loop_timer drain;    /* pipes that do not end though END came */
+    struct loop_timer resume;   /* paused pipes: look again */
+
+    struct events events;
+    struct run_watcher *watchers;
+
+    struct buf bundle; /* collected files, as they came */
+    struct run_stream collector; /* only fd and source are used */
+    bool collect_ended;
+    struct run_file *files;
+    size_t file_count;
+    const char *collect_error; /* static; why there are no files; NULL = there are */
+
+    struct answer_bytes *answer; /* the encoded answer once somebody asked; counted reference */
+    size_t memory;   /* accounted for in runs */
+    unsigned pins;   /* an encoder works on it: keep */
+    bool evicted;    /* not in the table any more; free when the last pin is gone */
+    struct run *hash_next;
+    struct run *newer, *older;         /* all, by age */
+    struct run *done_next, *done_prev; /* finished ones, oldest first */
+};
+
+/* Makes a run of a request (which is taken over on success) and of what admit_check() found (whose
+ * steps stay the caller's). */
+struct admit;
+struct run *run_new(struct runs *runs, struct run_request *request, const struct wire_policy *policy,
+                    const struct admit *admit, struct err *err);
+void run_free(struct run *run);
+
+/* Takes a jail of `link`, which has room, and starts the first step. */
+void run_start(struct run *run, struct link *link);
+/* Asks for the end: CAUSE_CANCELLED, CAUSE_LOST_CLIENT or CAUSE_INTERRUPTED. Idempotent. */
+void run_cancel(struct run *run, enum cause cause);
+/* Ends a run that has never started, or that lost its jail: the current step gets this end. */
+void run_abort(struct run *run, const struct step_end *end);
+
+/* run_io.c: pipes. */
+/* Makes a pipe: the reading end is kept and watched, *child gets the writing end. */
+int run_io_open(struct run_stream *s, struct run *run, uint8_t type, uint64_t cap, int *child,
+                struct err *err);
+void run_io_watch(struct run_stream *s);
+void run_io_close(struct run_stream *s);
+/* As run_io_close(), for a stream that may still be read: what has come becomes events. */
+void run_io_end(struct run_stream *s);
+/* Reads what is there after END. True when it has ended. */
+bool run_io_drain(struct run_stream *s);
+/* A follower has read on, or none is left: paused pipes may go on. */
+void run_io_resume(struct run *run);
+
+/* run_exec.c: what goes to the runner. */
+int run_exec_step(struct run *run, size_t index, const struct wire_open *open, struct err *err);
+int run_exec_collect(struct run *run, struct err *err);
+
+/* run_collect.c */
+void run_collect_event(void *arg, uint32_t events);
+/* Parses the bundle into run->files. */
+void run_collect_parse(struct run *run);
+/* Content that a run may collect. */
+#define RUN_COLLECT_BYTES ((uint64_t)16 * 1024 * 1024)
+#define RUN_COLLECT_FILES 1024u
+
+/* Steps on as soon as everything of the current execution is in. Called by the above. */
+void run_settle(struct run *run);
+
+void run_watch(struct run *run, struct run_watcher *w);
+void run_unwatch(struct run_watcher *w);
+/* Tells the followers that there are new events. */
+void run_notify(struct run *run);
+
+/* run_end.c: the runner's END as the API's. */
+void run_end_of_wire(const struct run_step *step, const struct wire_end *wire,
+                     struct step_end *out);

@@ -1,0 +1,100 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bundle.h"
+#include "run.h"
+
+#define RUN_COLLECT_READ ((size_t)64 * 1024)
+#define RUN_COLLECT_RECORDS (RUN_COLLECT_FILES + REQUEST_COLLECT_MAX + 1)
+#define RUN_COLLECT_MAX                                                                            \
+    ((size_t)RUN_COLLECT_BYTES +                                                                   \
+     RUN_COLLECT_RECORDS * (sizeof(struct bundle_record) + BUNDLE_PATH_MAX))
+
+/* The bundle is read into memory as it comes; it is looked at when it is whole. */
+void run_collect_event(void *arg, uint32_t events)
+{
+    struct run_stream *s = arg;
+    struct run *run = s->run;
+    (void)events;
+    if (run->bundle.max == 0)
+        buf_init(&run->bundle, RUN_COLLECT_MAX);
+    char *to = buf_reserve(&run->bundle, RUN_COLLECT_READ, NULL);
+    if (to == NULL) {
+        run->collect_error = "too_large";
+        run_io_close(s);
+        if (run->jail != NULL && !run->collect_ended)
+            link_kill(run->jail, (uint32_t)run->step_count, CAUSE_CANCELLED);
+        run_settle(run);
+        return;
+    }
+    ssize_t n = read(s->fd, to, RUN_COLLECT_READ);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (n > 0) {
+        run->bundle.len += (size_t)n;
+        return;
+    }
+    run_io_close(s);
+    run_settle(run);
+}
+
+/* When nothing could be collected, each pattern is answered with the reason. */
+static void run_collect_none(struct run *run)
+{
+    const struct run_request *req = &run->request;
+    buf_done(&run->bundle);
+    buf_init(&run->bundle, RUN_COLLECT_MAX);
+    for (size_t i = 0; i < req->collect_count; i++)
+        bundle_put(&run->bundle, BUNDLE_ERROR, 0, BUNDLE_IO, req->collect[i],
+                   strlen(req->collect[i]), NULL, 0, NULL);
+    bundle_put(&run->bundle, BUNDLE_END, 0, BUNDLE_OK, "", 0, NULL, 0, NULL);
+}
+
+/* Counts the records, or fills files[] when it is not NULL. -1: it is not a bundle. */
+static int run_collect_walk(const struct buf *bundle, struct run_file *files, size_t *count)
+{
+    size_t pos = 0, n = 0;
+    for (;;) {
+        struct bundle_record rec;
+        const char *path, *data;
+        int rc = bundle_next(bundle->data, bundle->len, &pos, &rec, &path, &data, NULL);
+        if (rc < 0)
+            return -1;
+        if (rc == 0)
+            break;
+        if (n == RUN_COLLECT_RECORDS)
+            return -1;
+        if (files != NULL)
+            files[n] = (struct run_file){.path = path,
+                                         .path_len = rec.path_len,
+                                         .data = data,
+                                         .size = (size_t)rec.size,
+                                         .mode = rec.mode,
+                                         .code = rec.type == BUNDLE_FILE ? BUNDLE_OK : rec.code};
+        n++;
+    }
+    *count = n;
+    return 0;
+}
+
+void run_collect_parse(struct run *run)
+{
+    size_t count = 0;
+    if (run->request.collect_count == 0)
+        return;
+    if (run->collect_error == NULL &&
+        (run->bundle.data == NULL || run_collect_walk(&run->bundle, NULL, &count) < 0))
+        run->collect_error = "internal"; /* cut short, or not what a collector writes */
+    if (run->collect_error != NULL) {
+        run_collect_none(run);
+        if (run_collect_walk(&run->bundle, NULL, &count) < 0)
+            return;
+    }
+    run->files = calloc(count + 1, sizeof(*run->files));
+    if (run->files == NULL)
+        return;
+    run_collect_walk(&run->bundle, run->files, &count);
+    run->file_count = count;
+}

@@ -1,0 +1,303 @@
+#include "runs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "clock.h"
+#include "str.h"
+
+/* How long runs wait while no runner is there at all; a restart of the runner takes less. */
+#define RUNS_STARVE_MS 30000u
+#define RUNS_ID_CHARS 24u
+
+void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct links *links,
+               struct metrics *metrics, const struct runs_options *options)
+{
+    memset(runs, 0, sizeof(*runs));
+    runs->loop = loop;
+    runs->log = log;
+    runs->links = links;
+    runs->metrics = metrics;
+    runs->options = *options;
+    queue_init(&runs->queue, options->queue_count, options->queue_bytes);
+}
+
+void runs_done(struct runs *runs)
+{
+    if (runs->loop == NULL)
+        return;
+    loop_defer_stop(runs->loop, &runs->dispatch);
+    loop_defer_stop(runs->loop, &runs->evict);
+    loop_timer_stop(runs->loop, &runs->starve);
+    while (runs->oldest != NULL) {
+        struct run *run = runs->oldest;
+        runs->oldest = run->newer;
+        run_free(run);
+    }
+}
+
+void runs_log(struct runs *runs, const struct run *run, const struct err *err)
+{
+    struct log_line line;
+    log_begin(&line, runs->log, LOG_WARN, "run_trouble");
+    log_str(&line, "run", run->id);
+    log_str(&line, "why", err->text);
+    log_end(&line);
+}
+
+/* The table. */
+
+static uint32_t runs_hash(const char *id)
+{
+    uint32_t h = 2166136261u;
+    for (; *id != '\0'; id++)
+        h = (h ^ (unsigned char)*id) * 16777619u;
+    return h % RUNS_BUCKETS;
+}
+
+struct run *runs_find(const struct runs *runs, const char *id)
+{
+    for (struct run *run = runs->buckets[runs_hash(id)]; run != NULL; run = run->hash_next)
+        if (strcmp(run->id, id) == 0)
+            return run;
+    return NULL;
+}
+
+/* "run_" and 24 of [a-z0-9], 120 bits and more: ids cannot be guessed. */
+static int runs_name(char id[RUN_ID_SIZE], struct err *err)
+{
+    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    unsigned char bytes[48];
+    size_t n = 0;
+    memcpy(id, "run_", 4);
+    while (n < RUNS_ID_CHARS) {
+        if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+            return err_sys(err, "naming a run");
+        for (size_t i = 0; i < sizeof(bytes) && n < RUNS_ID_CHARS; i++)
+            if (bytes[i] < 252) /* 7 * 36: no letter is more likely than another */
+                id[4 + n++] = alphabet[bytes[i] % 36];
+    }
+    id[4 + n] = '\0';
+    return 0;
+}
+
+static void runs_insert(struct runs *runs, struct run *run)
+{
+    struct run **bucket = &runs->buckets[runs_hash(run->id)];
+    run->hash_next = *bucket;
+    *bucket = run;
+    run->older = runs->newest;
+    run->newer = NULL;
+    if (runs->newest != NULL)
+        runs->newest->newer = run;
+    else
+        runs->oldest = run;
+    runs->newest = run;
+    runs->count++;
+}
+
+static void runs_remove(struct runs *runs, struct run *run)
+{
+    struct run **at = &runs->buckets[runs_hash(run->id)];
+    while (*at != run)
+        at = &(*at)->hash_next;
+    *at = run->hash_next;
+    if (run->newer != NULL)
+        run->newer->older = run->older;
+    else
+        runs->newest = run->older;
+    if (run->older != NULL)
+        run->older->newer = run->newer;
+    else
+        runs->oldest = run->newer;
+    runs->count--;
+}
+
+/* Dispatch. */
+
+static struct run *runs_of_node(struct queue_node *node)
+{
+    return (struct run *)(void *)((char *)node - offsetof(struct run, queued));
+}
+
+static void runs_launch(struct runs *runs, struct run *run, struct link *link)
+{
+    queue_remove(&runs->queue, &run->queued);
+    runs->active++;
+    metrics_observe(&runs->metrics->queue_wait, clock_mono_ns() - run->created_ns);
+    run_start(run, link);
+}
+
+/* Ends a run that can never start, with our fault as the cause. */
+static void runs_give_up(struct runs *runs, struct run *run, const char *stage)
+{
+    struct step_end end;
+    queue_remove(&runs->queue, &run->queued);
+    end_init(&end, CAUSE_INTERNAL);
+    str_copy(end.stage, sizeof(end.stage), stage);
+    run_abort(run, &end);
+}
+
+static void runs_starved(void *arg)
+{
+    struct runs *runs = arg;
+    if (links_first_ready(runs->links) != NULL)
+        return;
+    while (runs->queue.first != NULL)
+        runs_give_up(runs, runs_of_node(runs->queue.first), "runner");
+}
+
+static void runs_dispatch(void *arg)
+{
+    struct runs *runs = arg;
+    while (runs->queue.first != NULL && runs->active < runs->options.active_max) {
+        struct run *run = runs_of_node(runs->queue.first);
+        bool known = false;
+        struct link *link = links_pick(runs->links, run->policy.name, run->policy.sha256, &known);
+        if (link != NULL)
+            runs_launch(runs, run, link);
+        else if (!known && links_first_ready(runs->links) != NULL)
+            runs_give_up(runs, run, "policy"); /* it changed while the run waited */
+        else
+            break;
+    }
+    if (runs->queue.first == NULL || links_first_ready(runs->links) != NULL)
+        loop_timer_stop(runs->loop, &runs->starve);
+    else if (runs->starve.slot == 0)
+        loop_timer_at(runs->loop, &runs->starve,
+                      clock_mono_ns() + RUNS_STARVE_MS * CLOCK_NS_PER_MS, runs_starved, runs, NULL);
+}
+
+void runs_room(struct runs *runs)
+{
+    if (runs->queue.first != NULL)
+        loop_defer(runs->loop, &runs->dispatch, runs_dispatch, runs);
+}
+
+bool runs_may_queue(const struct runs *runs, size_t bytes)
+{
+    return queue_fits(&runs->queue, bytes);
+}
+
+int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *err)
+{
+    if (runs_name(run->id, err) < 0)
+        return -1;
+    str_copy(run->owner, sizeof(run->owner), owner);
+    runs_insert(runs, run);
+    runs->metrics->runs_accepted++;
+    queue_push(&runs->queue, &run->queued, run->request.bytes);
+    /* At once, not in the next round: this is the path that is measured. */
+    runs_dispatch(runs);
+    return 0;
+}
+
+size_t runs_unfinished(const struct runs *runs)
+{
+    return runs->queue.count + runs->active;
+}
+
+void runs_cancel_queued(struct runs *runs)
+{
+    while (runs->queue.first != NULL)
+        run_cancel(runs_of_node(runs->queue.first), CAUSE_CANCELLED);
+}
+
+void runs_cancel_all(struct runs *runs, enum cause cause)
+{
+    for (struct run *run = runs->newest; run != NULL; run = run->older)
+        run_cancel(run, cause);
+}
+
+/* Finished runs. */
+
+static size_t runs_measure(const struct run *run)
+{
+    size_t bytes = sizeof(*run) + run->step_count * sizeof(*run->steps) +
+                   events_memory(&run->events) + run->bundle.cap +
+                   run->file_count * sizeof(*run->files);
+    for (size_t i = 0; i < run->step_count; i++)
+        bytes += capture_memory(&run->steps[i].out.capture) +
+                 capture_memory(&run->steps[i].err.capture);
+    return bytes;
+}
+
+static void runs_evict_one(struct runs *runs)
+{
+    struct run *run = runs->done_oldest;
+    runs->done_oldest = run->done_next;
+    if (run->done_next != NULL)
+        run->done_next->done_prev = NULL;
+    else
+        runs->done_newest = NULL;
+    runs->done_count--;
+    runs->done_bytes -= run->memory;
+    runs_remove(runs, run);
+    run->evicted = true;
+    if (run->pins == 0)
+        run_free(run);
+}
+
+/* Later, not while the run that has just finished is being worked on. */
+static void runs_evict(void *arg)
+{
+    struct runs *runs = arg;
+    while (runs->done_count > runs->options.keep_count ||
+           (runs->done_bytes > runs->options.keep_bytes && runs->done_count > 0))
+        runs_evict_one(runs);
+}
+
+void runs_grown(struct run *run, size_t bytes)
+{
+    struct runs *runs = run->runs;
+    if (run->phase != RUN_DONE || run->evicted)
+        return;
+    run->memory += bytes;
+    runs->done_bytes += bytes;
+    loop_defer(runs->loop, &runs->evict, runs_evict, runs);
+}
+
+void runs_count_end(struct runs *runs, enum cause cause)
+{
+    runs->metrics->ends[cause]++;
+}
+
+void runs_finished(struct runs *runs, struct run *run)
+{
+    if (run->queued.queued)
+        queue_remove(&runs->queue, &run->queued);
+    else if (run->dispatched_ns != 0)
+        runs->active--;
+    if (run->setup_ns != 0)
+        metrics_observe(&runs->metrics->setup, run->setup_ns);
+    for (size_t i = 0; i < run->step_count; i++)
+        if (run->steps[i].has_usage)
+            metrics_observe(&runs->metrics->step_wall, run->steps[i].usage.wall_ns);
+    run->memory = runs_measure(run);
+    run->done_prev = runs->done_newest;
+    run->done_next = NULL;
+    if (runs->done_newest != NULL)
+        runs->done_newest->done_next = run;
+    else
+        runs->done_oldest = run;
+    runs->done_newest = run;
+    runs->done_count++;
+    runs->done_bytes += run->memory;
+    loop_defer(runs->loop, &runs->evict, runs_evict, runs);
+    runs_room(runs);
+    if (runs_unfinished(runs) == 0 && runs->idle != NULL)
+        runs->idle(runs->idle_arg);
+}
+
+void runs_pin(struct run *run)
+{
+    run->pins++;
+}
+
+void runs_unpin(struct run *run)
+{
+    if (--run->pins == 0 && run->evicted)
+        run_free(run);
+}

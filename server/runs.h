@@ -1,0 +1,70 @@
+/* All runs: the queue in front of the shards, the table by id, and what is kept of finished ones. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "links.h"
+#include "log.h"
+#include "loop.h"
+#include "metrics.h"
+#include "queue.h"
+#include "run.h"
+
+#define RUNS_BUCKETS 8192u
+
+struct runs_options {
+    size_t queue_count;  /* runs that may wait */
+    size_t queue_bytes;  /* bytes of their requests */
+    size_t keep_count;   /* finished runs kept */
+    size_t keep_bytes;   /* bytes of their results */
+    size_t active_max;   /* runs in jails at once, whatever the shards have (descriptors) */
+};
+
+struct runs {
+    struct loop *loop;   /* borrowed, as are log, links and metrics */
+    struct log *log;
+    struct links *links;
+    struct metrics *metrics;
+    struct runs_options options;
+    struct queue queue;
+    struct run *buckets[RUNS_BUCKETS];
+    struct run *newest, *oldest;          /* all, by age */
+    struct run *done_oldest, *done_newest; /* finished, by when they finished */
+    size_t count, done_count, active;
+    size_t done_bytes;
+    struct loop_defer dispatch, evict;
+    struct loop_timer starve; /* no runner for a while: the waiting runs are answered */
+    void (*idle)(void *arg);  /* called when the last unfinished run is done; may be NULL */
+    void *idle_arg;
+};
+
+void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct links *links,
+               struct metrics *metrics, const struct runs_options *options);
+void runs_done(struct runs *runs);
+
+/* May a request of this size wait? */
+bool runs_may_queue(const struct runs *runs, size_t bytes);
+/* Names the run, puts it into the table, and starts it now when that is possible, else queues it. */
+int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *err);
+/* -> borrowed, or NULL. */
+struct run *runs_find(const struct runs *runs, const char *id);
+
+/* A jail may have become free, or a shard is there. */
+void runs_room(struct runs *runs);
+/* Unfinished ones: queued and running. */
+size_t runs_unfinished(const struct runs *runs);
+/* Cancels everything that waits / that runs. */
+void runs_cancel_queued(struct runs *runs);
+void runs_cancel_all(struct runs *runs, enum cause cause);
+
+/* For run.c. */
+void runs_finished(struct runs *runs, struct run *run);
+void runs_count_end(struct runs *runs, enum cause cause);
+void runs_log(struct runs *runs, const struct run *run, const struct err *err);
+/* Keeps a run in memory while somebody works on it. */
+void runs_pin(struct run *run);
+void runs_unpin(struct run *run);
+/* The encoded answer of a finished run was made: it counts. */
+void runs_grown(struct run *run, size_t bytes);

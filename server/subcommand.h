@@ -1,0 +1,12 @@
+/* A subcommand of pinfold-server. main.c holds the table of all of them. */
+#pragma once
+
+struct subcommand {
+    const char *name;
+    const char *about; /* one line for the overview */
+    /* argv[0] is the subcommand's name. Returns the exit status. */
+    int (*run)(int argc, char **argv);
+};
+
+extern const struct subcommand init_cmd;
+extern const struct subcommand image_cmd;

@@ -1,0 +1,351 @@
+"""One server and runner pair: start, wait until ready, stop, kill, and the check that nothing is left.
+
+Everything is by pid and bounded: start-up, stopping, and the guard cgroup in which both programs (and so
+all jails) live, so that a bomb that the product does not stop is stopped here.
+"""
+
+import atexit
+import http.client
+import itertools
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import clean
+from check import fail
+from client import Client, free_port, repo
+
+BUILD = os.environ.get("PINFOLD_BUILD", os.path.join(repo(), "build"))
+POLICIES = os.path.join(repo(), "policies")
+GUARD_MEM_BYTES = 8 << 30
+GUARD_PIDS = 6000
+CLEAN_SECONDS = float(os.environ.get("PINFOLD_TEST_CLEAN_SECONDS", "1"))
+
+_numbers = itertools.count()
+_pairs = []
+
+
+def program(name):
+    return os.path.join(BUILD, name)
+
+
+def server_user():
+    """The unprivileged user of the server: pinfold where it exists."""
+    for name in (os.environ.get("PINFOLD_TEST_USER", "pinfold"), "nobody"):
+        try:
+            pwd.getpwnam(name)
+            return name
+        except KeyError:
+            continue
+    return "nobody"
+
+
+class Guard:
+    """A cgroup of its own around one server and runner, in every hierarchy, with a cap on memory and
+    processes: what a test leaves behind can be counted there, and a bomb stays inside. Only where a
+    group with processes may have children (cgroup v1, and cgroup2 without controllers)."""
+
+    def __init__(self, mem_bytes=GUARD_MEM_BYTES, pids=GUARD_PIDS):
+        self.dirs = {}
+        mounts = clean.mounts_of_cgroups()
+        own = clean.cgroup_dirs(os.getpid(), mounts)
+        caps = {"memory": ("memory.limit_in_bytes", mem_bytes), "pids": ("pids.max", pids)}
+        for key, at in own.items():
+            names = key.split(",")
+            if key == "" and clean.read(os.path.join(at, "cgroup.controllers")).strip():
+                continue
+            if not set(names) & {"memory", "pids", "cpu", "cpuacct", ""}:
+                continue
+            path = os.path.join(at, "pinfold-test-%d-%d" % (os.getpid(), next(_numbers)))
+            os.mkdir(path)
+            self.dirs[key] = path
+            for name in names:
+                if name in caps:
+                    with open(os.path.join(path, caps[name][0]), "w") as out:
+                        out.write(str(caps[name][1]))
+
+    def enter(self):
+        """For a child before exec."""
+        for path in self.dirs.values():
+            with open(os.path.join(path, "cgroup.procs"), "w") as out:
+                out.write("0")
+
+    def close(self):
+        for path in self.dirs.values():
+            for one in sorted(clean.tree(path), key=len, reverse=True) + [path]:
+                try:
+                    os.rmdir(one)
+                except OSError:
+                    pass
+
+
+class Pair:
+    """A server and a runner on a state directory of their own."""
+
+    def __init__(self, shards=1, slots=16, warm=4, runner_args=(), server_args=(), environment=None,
+                 runner_prefix=(), server_prefix=(), policies=None, state=None, guard=None,
+                 nofile=None):
+        self.work = tempfile.mkdtemp(prefix="pinfold-http-")
+        os.chmod(self.work, 0o755)
+        self.state = state or os.path.join(self.work, "state")
+        self.shards, self.slots, self.warm = shards, slots, warm
+        self.runner_args, self.server_args = list(runner_args), list(server_args)
+        self.runner_prefix, self.server_prefix = list(runner_prefix), list(server_prefix)
+        self.environment = dict(os.environ, **(environment or {}))
+        self.policies = policies or POLICIES
+        self.guard = guard or Guard()
+        self.nofile = nofile
+        self.user = server_user()
+        self.port = free_port()
+        self.server = self.runner = None
+        self.token = ""
+        self.client = None
+        self.bases, self.base = {}, None
+        _pairs.append(self)
+
+    # Set-up
+
+    def init(self):
+        done = subprocess.run([program("pinfold-server"), "init", "--state", self.state,
+                               "--user", self.user],
+                              env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
+                              timeout=20)
+        if done.returncode != 0:
+            fail("pinfold-server init failed (%d): %s", done.returncode, done.stderr.decode())
+        with open(os.path.join(self.state, "admin.token")) as file:
+            self.token = file.read().strip()
+
+    def spawn(self, arguments, log, prefix=()):
+        def prepare():
+            os.umask(0o077)
+            self.guard.enter()
+            if self.nofile:
+                import resource
+                resource.setrlimit(resource.RLIMIT_NOFILE, (self.nofile, self.nofile))
+
+        with open(os.path.join(self.work, log), "ab") as out:
+            return subprocess.Popen(list(prefix) + arguments, env=self.environment,
+                                    stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                    start_new_session=True, preexec_fn=prepare, cwd="/")
+
+    def start_runner(self):
+        self.runner = self.spawn(
+            [program("pinfold-runner"), "--state", self.state, "--policies", self.policies,
+             "--shards", str(self.shards), "--slots", str(self.slots), "--warm", str(self.warm),
+             "--server-user", self.user] + self.runner_args, "runner.log", self.runner_prefix)
+
+    def start_server(self):
+        self.server = self.spawn(
+            [program("pinfold-server"), "serve", "--state", self.state, "--listen", "127.0.0.1",
+             "--port", str(self.port), "--user", self.user] + self.server_args, "server.log",
+            self.server_prefix)
+
+    def start(self, seconds=15):
+        if not os.path.exists(os.path.join(self.state, "admin.token")):
+            self.init()
+        self.start_runner()
+        self.start_server()
+        self.client = Client(self.port, self.token)
+        self.wait_ready(seconds)
+        return self
+
+    def probe(self, path, timeout=2):
+        """-> status of a GET without a token on a connection of its own, 0 when there is none."""
+        try:
+            one = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+            one.request("GET", path)
+            answer = one.getresponse()
+            answer.read()
+            one.close()
+            return answer.status
+        except (OSError, http.client.HTTPException):
+            return 0
+
+    def wait_ready(self, seconds=15, wanted=200):
+        end = time.monotonic() + seconds
+        while True:
+            if wanted == 200:
+                self.check_alive()
+            if self.probe("/readyz") == wanted:
+                return
+            if time.monotonic() > end:
+                fail("/readyz did not answer %d within %s s\n%s", wanted, seconds, self.logs())
+            time.sleep(0.02)
+
+    def check_alive(self):
+        for name, child in (("server", self.server), ("runner", self.runner)):
+            if child is not None and child.poll() is not None:
+                fail("the %s ended with %d at start\n%s", name, child.returncode, self.logs())
+
+    def logs(self, most=2500):
+        text = ""
+        for name in ("runner.log", "server.log"):
+            data = clean.read(os.path.join(self.work, name)).decode("utf-8", "replace")
+            text += "--- %s\n%s\n" % (name, data[-most:])
+        return text
+
+    def log_bytes(self):
+        """All that the two programs have logged, wherever they log to."""
+        found = b""
+        for name in ("runner.log", "server.log"):
+            found += clean.read(os.path.join(self.work, name))
+        for at, _, plain in os.walk(os.path.join(self.state, "log")):
+            found += b"".join(clean.read(os.path.join(at, one)) for one in plain)
+        return found
+
+    @property
+    def server_pid(self):
+        return self.inner(self.server, self.server_prefix)
+
+    @property
+    def runner_pid(self):
+        return self.inner(self.runner, self.runner_prefix)
+
+    def inner(self, child, prefix):
+        """The program's own pid: with a prefix that forks (unshare --fork) it is the child's."""
+        if child is None:
+            return 0
+        pid = child.pid
+        if prefix and os.path.basename(prefix[0]) == "unshare" and "--fork" in prefix:
+            below = clean.descendants(pid)
+            return below[0] if below else pid
+        return pid
+
+    def memory(self, which="server"):
+        """Resident bytes of the server (or of the runner with its shards)."""
+        pids = [self.server_pid] if which == "server" else clean.family(self.runner_pid)[0]
+        total = 0
+        for pid in pids:
+            for line in clean.read("/proc/%d/status" % pid).decode().splitlines():
+                if line.startswith("VmRSS:"):
+                    total += int(line.split()[1]) * 1024
+        return total
+
+    # The post-condition
+
+    def warm_up(self, runs=None):
+        """Brings everything that is made once and kept (pools, worker threads) into being, then takes
+        the state at rest."""
+        for request in runs if runs is not None else (
+                {"policy": name} for name in ("default", "ci", "judge")):
+            self.client.run(argv=["/bin/true"], **request)
+        self.client.run(argv=["/bin/true"], stdin="x" * 400000)
+        self.client.run(sh="head -c 400000 /dev/zero | tr '\\0' x")
+        self.rest()
+
+    def rest(self):
+        self.client.close()
+        self.bases = self.guard.dirs or clean.cgroup_bases(self.runner_pid)
+        self.base = clean.settle(self.snapshot)
+        self.base["marked processes"] = []
+
+    def snapshot(self):
+        return clean.snapshot(self, self.bases, [self.client.mark])
+
+    def check_clean(self, seconds=None):
+        """Nothing of any run is left within a second, and the server answers."""
+        if self.base is None:
+            return
+        self.client.close()
+        seconds = CLEAN_SECONDS if seconds is None else seconds
+        end = time.monotonic() + seconds
+        while True:
+            left = clean.differences(self.base, self.snapshot())
+            if not left:
+                break
+            if time.monotonic() > end:
+                # The next test must not be blamed for this one's leftovers.
+                self.rest()
+                fail("not clean %s s after the answer: %s", seconds, "; ".join(left))
+            time.sleep(0.02)
+        status = self.probe("/healthz")
+        if status != 200:
+            fail("/healthz answers %d after the test", status)
+
+    def jailed(self):
+        """{(pid, start time)} of all processes in jails."""
+        return clean.identity(clean.family(self.runner_pid)[1])
+
+    def shard_pids(self):
+        """Pids of the shard processes: the runner's children in its own pid namespace."""
+        table = clean.processes()
+        host, _ = clean.family(self.runner_pid, table)
+        return [pid for pid in host if pid in table and table[pid][0] == self.runner_pid]
+
+    # The end
+
+    def end(self, child, number, seconds=10):
+        """Signals a child by pid and waits -> its exit code."""
+        if child is None:
+            return None
+        if child.poll() is None:
+            os.kill(child.pid, number)
+        try:
+            return child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait(5)
+            fail("pid %d did not end within %s s of signal %d\n%s", child.pid, seconds, number,
+                 self.logs())
+
+    def kill9_server(self):
+        os.kill(self.server_pid, signal.SIGKILL)
+        self.server.wait(5)
+
+    def kill9_runner(self):
+        os.kill(self.runner_pid, signal.SIGKILL)
+        self.runner.wait(5)
+
+    def stop(self):
+        """Server first, then the runner; both must end by themselves."""
+        if self.client:
+            self.client.close()
+        problem = None
+        for child in (self.server, self.runner):
+            try:
+                self.end(child, signal.SIGTERM)
+            except AssertionError as late:
+                problem = problem or late
+        self.server = self.runner = None
+        if problem:
+            raise problem
+
+    def discard(self):
+        """Stops by force if need be and removes the files. Never raises."""
+        try:
+            self.stop()
+        except (AssertionError, OSError):
+            pass
+        if self in _pairs:
+            _pairs.remove(self)
+        self.guard.close()
+        if not any(self.work in line for line in clean.mount_lines()):
+            shutil.rmtree(self.work, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.discard()
+
+
+@atexit.register
+def discard_all():
+    for one in list(_pairs):
+        one.discard()
+
+
+def wait_port(port, seconds=5):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return True
+        except OSError:
+            time.sleep(0.02)
+    return False

@@ -1,0 +1,192 @@
+#!/usr/bin/python3
+"""Runs the HTTP tests against real servers and prints TAP.
+
+    run.py [--only PATTERN] [--list] [--quick] [--keep-going N]
+
+--only takes a regular expression that is searched in "module: name"; it may be given several times.
+All tests share one server and runner, on a free loopback port and a temporary state directory, except
+those that bring their own. After every test the shared pair must be clean (see clean.py).
+"""
+
+import argparse
+import glob
+import importlib
+import os
+import re
+import signal
+import sys
+import time
+import traceback
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.dont_write_bytecode = True
+
+import canary
+import check
+import harness
+import suite
+
+
+def load():
+    here = os.path.dirname(os.path.abspath(__file__))
+    for path in sorted(glob.glob(os.path.join(here, "test_*.py"))):
+        importlib.import_module(os.path.basename(path)[:-3])
+
+
+def chosen(arguments):
+    tests = suite.TESTS
+    if arguments.quick:
+        tests = [one for one in tests if not one.slow]
+    if arguments.only:
+        tests = [one for one in tests
+                 if any(re.search(p, one.title(), re.IGNORECASE) for p in arguments.only)]
+    smoke = [one for one in tests if one.module == "smoke"]
+    rest = [one for one in tests if one.module != "smoke"]
+    # Quick ones first; sorting is stable, so modules stay together.
+    return smoke + sorted(rest, key=lambda one: (one.slow, one.own))
+
+
+def alarm(_number, _frame):
+    raise suite.Deadline()
+
+
+class Runner:
+    def __init__(self):
+        self.pair = None
+        self.number = self.passed = self.failed = self.skipped = 0
+        self.trouble = 0
+
+    def shared(self):
+        """The shared pair, started at first use and again after it died."""
+        if self.pair is not None and (self.pair.server.poll() is not None
+                                      or self.pair.runner.poll() is not None):
+            print("# the shared server or runner had ended; logs follow")
+            self.note(self.pair.logs())
+            self.pair.discard()
+            self.pair = None
+        if self.pair is None:
+            if self.trouble >= 3:
+                check.fail("the shared server did not start three times; not tried again")
+            pair = harness.Pair(environment=canary.environment())
+            try:
+                pair.start()
+                pair.warm_up()
+            except BaseException:
+                self.trouble += 1
+                pair.discard()
+                raise
+            self.pair = pair
+        return self.pair
+
+    def note(self, text):
+        for line in text.splitlines():
+            print("#   " + line)
+
+    def line(self, word, test, more=""):
+        self.number += 1
+        print("%s %d - %s%s" % (word, self.number, test.title(), more), flush=True)
+
+    def one(self, test):
+        start = time.monotonic()
+        reason = trace = None
+        try:
+            pair = None
+            signal.setitimer(signal.ITIMER_REAL, test.deadline + 20)
+            if not test.own:
+                pair = self.shared()
+            signal.setitimer(signal.ITIMER_REAL, test.deadline)
+            try:
+                test.function(pair)
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            if pair is not None:
+                pair.check_clean()
+        except suite.Skip as skip:
+            self.skipped += 1
+            self.line("ok", test, " # SKIP %s" % skip)
+            return
+        except suite.Deadline:
+            reason = "not done within %s s" % test.deadline
+            trace = traceback.format_exc(limit=-4)
+        except AssertionError as problem:
+            reason = str(problem)
+            trace = traceback.format_exc(limit=-3) if not reason else None
+        except Exception as problem:
+            reason = "%s: %s" % (type(problem).__name__, problem)
+            trace = traceback.format_exc(limit=-4)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        if reason is None:
+            self.passed += 1
+            self.line("ok", test, " # %.2f s" % (time.monotonic() - start)
+                      if os.environ.get("PINFOLD_TEST_TIMES") else "")
+            return
+        self.failed += 1
+        self.line("not ok", test)
+        self.note(reason)
+        self.note(trace or "")
+        self.recover()
+
+    def recover(self):
+        """After a failure the next test gets a pair at rest, or a new one."""
+        if self.pair is None:
+            return
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 30)
+            self.pair.client.close()
+            self.cancel_all()
+            if self.pair.base is not None:
+                end = time.monotonic() + 5
+                import clean
+                while clean.differences(self.pair.base, self.pair.snapshot()):
+                    if time.monotonic() > end:
+                        self.pair.discard()
+                        self.pair = None
+                        return
+                    time.sleep(0.05)
+        except (Exception, suite.Deadline):
+            self.pair.discard()
+            self.pair = None
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def cancel_all(self):
+        client = self.pair.client
+        for run in client.get("/v1/runs?limit=100").json().get("runs", []):
+            if run.get("state") in ("queued", "running"):
+                client.delete("/v1/runs/" + run["id"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description="HTTP tests of Pinfold, TAP on stdout")
+    parser.add_argument("--only", action="append", metavar="PATTERN")
+    parser.add_argument("--quick", action="store_true", help="leave the slow ones out")
+    parser.add_argument("--list", action="store_true")
+    arguments = parser.parse_args()
+    load()
+    tests = chosen(arguments)
+    if arguments.list:
+        for one in tests:
+            print(one.title())
+        return 0
+    if os.geteuid() != 0:
+        print("Bail out! the runner needs root")
+        return 1
+    signal.signal(signal.SIGALRM, alarm)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    print("1..%d" % len(tests), flush=True)
+    runner = Runner()
+    canary.set_up()
+    try:
+        for one in tests:
+            runner.one(one)
+        if runner.pair is not None:
+            runner.pair.discard()
+    finally:
+        canary.remove()
+    print("# %d passed, %d failed, %d skipped" % (runner.passed, runner.failed, runner.skipped))
+    return 1 if runner.failed or not tests else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

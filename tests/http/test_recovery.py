@@ -1,0 +1,339 @@
+"""Servers and runners that are stopped, killed and started again; each test brings its own pair."""
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+
+import check
+import clean
+import harness
+from check import Stopwatch
+from client import free_port, parallel
+from suite import test
+
+MARKER_DIR = "pinfold-test-foreign"
+
+
+def busy(pair, count=6):
+    """Starts sleepers and busy loops -> (ids, {(pid, start)} of everything in jails)."""
+    runs = [pair.client.submit(sh="sleep 1000" if i % 2 else "while :; do :; done",
+                               limits={"wall_ms": 60000, "cpu_ms": 60000}) for i in range(count)]
+    for run in runs:
+        pair.client.wait_state(run, ("running",))
+    check.eventually(lambda: len(clean.marked(pair.client.mark)) >= count, 3, "the programs run")
+    return runs, pair.jailed()
+
+
+def dead(identities, seconds=1.0):
+    check.eventually(lambda: not clean.alive(identities), seconds,
+                     "every process of a jail is dead; %d are alive" % len(clean.alive(identities)))
+
+
+@test("kill -9 of the server: every used jail is dead within a second, and the next start is clean",
+      case=154, own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=8, warm=2) as pair:
+        pair.rest()
+        runs, jailed = busy(pair)
+        marked = clean.identity(clean.marked(pair.client.mark))
+        pair.kill9_server()
+        dead(marked)
+        check.equal(pair.runner.poll(), None, "the runner goes on")
+        pair.start_server()
+        pair.wait_ready()
+        pair.check_clean(2)
+        check.ok(pair.client.run(argv=["true"]))
+        for run in runs:
+            answer = pair.client.get("/v1/runs/" + run)
+            if answer.status == 200:
+                check.ended(answer.json(), "interrupted")
+            else:
+                check.error(answer, 404)
+
+
+@test("kill -9 of the runner: runs end as interrupted, readyz turns red and back", case="154, 140", own=True,
+      deadline=40)
+def _(_):
+    with harness.Pair(slots=8, warm=2) as pair:
+        pair.rest()
+        runs, jailed = busy(pair)
+        host, _ = clean.family(pair.runner_pid)
+        everything = jailed | clean.identity(host)
+        pair.kill9_runner()
+        dead(everything)
+        pair.wait_ready(2, wanted=503)
+        for run in runs:
+            answer = pair.client.wait_done(run, 2)
+            check.ended(answer, "interrupted", exit_code=None)
+            check.equal(answer["ok"], False, "ok")
+        check.equal(pair.probe("/healthz"), 200, "/healthz")
+        pair.start_runner()
+        pair.wait_ready(10)
+        check.ok(pair.client.run(argv=["true"]))
+        pair.check_clean(2)
+
+
+@test("the next start removes exactly its own leftovers", case="154, D1", own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=8, warm=2) as pair:
+        pair.rest()
+        busy(pair)
+        foreign = []
+        for base in set(pair.bases.values()):
+            for name in (MARKER_DIR, "pinfold-00000000", "pinfold-00000000/0"):
+                foreign.append(os.path.join(base, name))
+                os.mkdir(foreign[-1])
+        try:
+            pair.kill9_runner()
+            pair.kill9_server()
+            watch = Stopwatch()
+            pair.start_runner()
+            pair.start_server()
+            pair.wait_ready(10)
+            watch.below(5, "the start")
+            check.equal([p for p in foreign if not os.path.isdir(p)], [], "foreign directories removed")
+        finally:
+            for path in reversed(foreign):
+                if os.path.isdir(path):
+                    os.rmdir(path)
+        check.ok(pair.client.run(argv=["true"]))
+        pair.check_clean(3)
+
+
+@test("a second kill in the middle of the start is repaired by the third", case="D1", own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=8, warm=2) as pair:
+        pair.rest()
+        busy(pair)
+        pair.kill9_runner()
+        pair.start_runner()
+        pair.kill9_runner()
+        pair.start_runner()
+        pair.wait_ready(10)
+        check.ok(pair.client.run(argv=["true"]))
+        pair.check_clean(3)
+
+
+@test("a killed shard interrupts its own runs, and the runner makes a new one", case=140, own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=8, warm=2, shards=2) as pair:
+        pair.rest()
+        runs, _ = busy(pair, 8)
+        shards = [pid for pid in pair.shard_pids() if clean.family(pid)[1]]
+        check.equal(len(shards), 2, "shards with jails")
+        victims = clean.identity(clean.family(shards[0])[1])
+        others = clean.identity(set(clean.marked(pair.client.mark)) & set(clean.family(shards[1])[1]))
+        check.true(others, "nothing runs on the second shard")
+        os.kill(shards[0], signal.SIGKILL)
+        dead(victims)
+        check.equal(clean.alive(others), others, "programs of the other shard")
+
+        def settled():
+            states = [pair.client.fetch(run) for run in runs]
+            return [s for s in states if s["state"] == "done"] and states
+
+        states = check.eventually(settled, 2, "a run has ended")
+        ended = [s for s in states if s["state"] == "done"]
+        for one in ended:
+            check.ended(one, "interrupted")
+        check.true(len(ended) < 8, "all runs have ended")
+        for _ in range(10):
+            check.ok(pair.client.run(argv=["true"]))
+        check.eventually(lambda: len([p for p in pair.shard_pids() if clean.family(p)[1]]) == 2, 5,
+                         "two shards with jails again")
+        for run in runs:
+            pair.client.delete("/v1/runs/" + run)
+        check.eventually(lambda: pair.probe("/readyz") == 200, 5, "ready")
+
+
+@test("two shards share the work", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=8, warm=2, shards=2) as pair:
+        pair.rest()
+        seen = parallel(8, lambda _: check.ok(pair.client.run(argv=["sleep", "0.3"])))
+        check.equal(len(seen), 8, "runs")
+        runs, _ = busy(pair, 8)
+        used = [len(set(clean.marked(pair.client.mark)) & set(clean.family(pid)[1]))
+                for pid in pair.shard_pids()]
+        used = [n for n in used if n]
+        check.true(len(used) == 2 and min(used) >= 3, "programs per shard: %s", used)
+        for run in runs:
+            pair.client.delete("/v1/runs/" + run)
+        for run in runs:
+            pair.client.wait_done(run, 3)
+        pair.check_clean(2)
+
+
+def refused(arguments, words, seconds=5):
+    """A program that must not start: it ends soon, with an exit code and one sentence."""
+    watch = Stopwatch()
+    done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
+    check.true(done.returncode not in (0, None) and done.returncode > 0, "exit code %s", done.returncode)
+    text = (done.stderr + done.stdout).decode()
+    lines = [line for line in text.splitlines() if line.strip()]
+    check.equal(len(lines), 1, "lines of the message %r" % text)
+    for word in words:
+        check.holds(text.lower(), word, "message")
+    return watch
+
+
+@test("a second server or runner on the same state directory says so and ends", case=156, own=True,
+      deadline=30)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        pair.rest()
+        port = str(free_port())
+        server = [harness.program("pinfold-server"), "serve", "--state", pair.state, "--listen", "127.0.0.1",
+                  "--port", port, "--user", pair.user]
+        refused(server, ["already"]).below(1.5, "the second server")
+        runner = [harness.program("pinfold-runner"), "--state", pair.state, "--policies", pair.policies,
+                  "--server-user", pair.user]
+        refused(runner, ["already"]).below(1.5, "the second runner")
+        check.ok(pair.client.run(argv=["true"]))
+        pair.check_clean(2)
+
+
+@test("another state directory on the same port is refused with one sentence", case=156, own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        other = harness.Pair()
+        try:
+            other.init()
+            refused([harness.program("pinfold-server"), "serve", "--state", other.state, "--listen",
+                     "127.0.0.1", "--port", str(pair.port), "--user", pair.user], [str(pair.port)])
+        finally:
+            other.discard()
+        check.ok(pair.client.run(argv=["true"]))
+
+
+@test("SIGTERM: new work is refused, what is queued is cancelled, what runs ends, exit 0", case=147, own=True,
+      deadline=40)
+def _(_):
+    with harness.Pair(slots=4, warm=2) as pair:
+        pair.rest()
+        runs = [pair.client.submit(sh="sleep 1; echo end") for _ in range(14)]
+        for run in runs[:4]:
+            pair.client.wait_state(run, ("running",))
+        streams = [pair.client.events(run, follow=True) for run in runs]
+        kept = pair.client.connection()
+        kept.request("GET", "/v1/runs?limit=1", headers=pair.client.headers())
+        kept.getresponse().read()
+        os.kill(pair.server_pid, signal.SIGTERM)
+
+        def refuses():
+            try:
+                kept.request("POST", "/v1/runs", b'{"argv":["true"]}', pair.client.headers(None, b"x"))
+                answer = kept.getresponse()
+                answer.read()
+                return answer.status == 503 and answer.getheader("Retry-After")
+            except OSError:
+                return True
+
+        check.eventually(refuses, 1, "new work is refused")
+        causes = []
+        for stream in streams:
+            events = stream.all()
+            check.equal(events[-1]["type"], "done", "last event")
+            causes += [e["end"]["cause"] for e in events if e["type"] == "end"]
+        check.true(set(causes) <= {"exit", "cancelled", "interrupted"}, "causes: %s", causes)
+        check.equal(pair.server.wait(15), 0, "exit code of the server")
+        pair.server = None
+        check.eventually(lambda: not clean.marked(pair.client.mark), 2, "no program is left")
+        check.equal(pair.end(pair.runner, signal.SIGTERM), 0, "exit code of the runner")
+        pair.runner = None
+
+
+@test("a stopped pair leaves no process, cgroup, socket or mount", case=152, own=True, deadline=30)
+def _(_):
+    mounts = clean.mount_points()
+    pair = harness.Pair(slots=8, warm=4, shards=2).start()
+    try:
+        pair.rest()
+        check.ok(pair.client.run(argv=["true"]))
+        everything = pair.jailed() | clean.identity(clean.family(pair.runner_pid)[0])
+        bases = dict(pair.bases)
+        pair.stop()
+        check.equal(clean.alive(everything), set(), "processes")
+        for key, base in bases.items():
+            left = clean.tree(base) if os.path.isdir(base) else []
+            check.equal(left, [], "cgroup directories of %s" % (key or "v2"))
+        check.equal(clean.mount_points(), mounts, "mounts")
+        left = [f for f in clean.files(pair.state) if "/run/" in f]
+        check.equal([f for f in left if f.endswith(".sock")], [], "sockets")
+        pair.start()
+        check.ok(pair.client.run(argv=["true"]))
+    finally:
+        pair.discard()
+
+
+@test("restart keeps the token, and old runs are told as interrupted or unknown", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        old, token = check.ok(pair.client.run(argv=["true"]))["id"], pair.token
+        pair.stop()
+        pair.start()
+        check.equal(pair.token, token, "token")
+        check.member(pair.client.get("/v1/runs/" + old).status, (200, 404), "status of an old run")
+
+
+@test("cold jails do the same as warm ones", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=4, warm=0) as pair:
+        pair.warm_up()
+        for _ in range(20):
+            answer = check.ok(pair.client.sh("echo cold; cat f", files=[{"path": "f", "content": "file"}]))
+            check.equal(check.text(answer), "cold\nfile", "stdout")
+        check.ended(pair.client.run(argv=["/no/such"]), "start")
+        parallel(8, lambda _: check.ok(pair.client.run(argv=["sleep", "0.05"])))
+        pair.check_clean(1)
+
+
+@test("a server with all slots taken queues, and freed slots are used at once", case="134, 139", own=True,
+      deadline=40)
+def _(_):
+    with harness.Pair(slots=4, warm=2) as pair:
+        pair.rest()
+        runs = [pair.client.submit(argv=["sleep", "60"], cancel_on_disconnect=True) for _ in range(4)]
+        for run in runs:
+            pair.client.wait_state(run, ("running",))
+        queued = pair.client.submit(argv=["echo", "queued"])
+        check.equal(pair.client.fetch(queued)["state"], "queued", "state of the fifth")
+        waiting = pair.client.submit(argv=["true"])
+        pair.client.delete("/v1/runs/" + waiting)
+        check.ended(pair.client.wait_done(waiting, 1), "cancelled")
+        pair.client.delete("/v1/runs/" + runs[0])
+        answer = check.ok(pair.client.wait_done(queued, 2))
+        check.true(answer["timing"]["queue_ms"] >= 0, "queue_ms")
+        for run in runs[1:]:
+            pair.client.delete("/v1/runs/" + run)
+        for run in runs:
+            pair.client.wait_done(run, 2)
+        pair.check_clean(2)
+
+
+@test("20 clients hang up at once: no slot stays taken", case=134, own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=4, warm=2) as pair:
+        pair.rest()
+        connections = []
+        for _ in range(20):
+            one = pair.client.connection()
+            body = json.dumps(pair.client.marked({"sh": "sleep 60", "cancel_on_disconnect": True}))
+            one.request("POST", "/v1/runs", body, pair.client.headers(None, b"x"))
+            connections.append(one)
+        check.eventually(lambda: len(pair.client.get("/v1/runs?limit=50").json()["runs"]) == 20, 5, "20 runs")
+        for index, one in enumerate(connections):
+            if index % 2:
+                one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            one.close()
+        watch = Stopwatch()
+        check.ok(pair.client.run(argv=["true"]))
+        watch.below(2, "the next run")
+        for run in pair.client.get("/v1/runs?limit=50").json()["runs"]:
+            if run["id"]:
+                seen = pair.client.wait_done(run["id"], 2)
+                check.member(seen["steps"][0]["end"]["cause"], ("lost_client", "exit"), "cause")
+        pair.check_clean(2)

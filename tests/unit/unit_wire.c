@@ -1,0 +1,494 @@
+#include "wire.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "spec.h"
+#include "unit.h"
+
+/* One valid packet of each type; a test spoils one field of a copy. */
+struct packet {
+    union {
+        struct wire_head head;
+        struct wire_hello hello;
+        struct wire_open open;
+        struct wire_exec exec;
+        struct wire_kill kill;
+        struct wire_close close;
+        struct wire_welcome welcome;
+        struct wire_policy policy;
+        struct wire_capability capability;
+        struct wire_ready ready;
+        struct wire_end end;
+        struct wire_failed failed;
+        struct wire_closed closed;
+        struct wire_state state;
+        char bytes[WIRE_SPEC_INLINE_MAX + sizeof(struct wire_policy)];
+    };
+    size_t size;
+    size_t nfds;
+};
+
+static struct limits some_limits(void) {
+    struct limits l;
+    for (int i = 0; i < LIMIT_COUNT; i++)
+        l.v[i] = limit_info((enum limit_id)i)->min;
+    return l;
+}
+
+static void start(struct packet *p, enum wire_type type, size_t size, uint64_t jail,
+                  uint32_t exec) {
+    memset(p, 0, sizeof(*p));
+    p->size = size;
+    wire_head_init(&p->head, type, size, jail, exec);
+}
+
+static void make_open(struct packet *p) {
+    start(p, WIRE_OPEN, sizeof(p->open), 7, 0);
+    memcpy(p->open.policy, "default", 8);
+    memcpy(p->open.image, "host", 5);
+    p->open.limits = some_limits();
+}
+
+static void make_exec(struct packet *p) {
+    start(p, WIRE_EXEC, sizeof(p->exec) + 40, 7, 3);
+    p->exec.fds = WIRE_FD_STDOUT | WIRE_FD_STDERR;
+    p->exec.limits = some_limits();
+    p->exec.spec_size = 40;
+    p->nfds = 2;
+}
+
+static void make_kill(struct packet *p) {
+    start(p, WIRE_KILL, sizeof(p->kill), 7, 0);
+    p->kill.cause = CAUSE_CANCELLED;
+}
+
+static void make_welcome(struct packet *p) {
+    start(p, WIRE_WELCOME, sizeof(p->welcome), 0, 0);
+    p->welcome.slots = 1;
+    p->welcome.policies = 1;
+}
+
+static void make_policy(struct packet *p) {
+    start(p, WIRE_POLICY, sizeof(p->policy) + 2, 0, 0);
+    memcpy(p->policy.name, "ci", 3);
+    p->policy.ceiling = p->policy.preset = some_limits();
+    p->policy.writable = WIRE_WRITABLE_WORKSPACE;
+    p->policy.max_steps = 1;
+    p->policy.text_size = 2;
+}
+
+static void make_capability(struct packet *p) {
+    start(p, WIRE_CAPABILITY, sizeof(p->capability), 0, 0);
+    p->capability.status = WIRE_CAP_ENFORCED;
+    memcpy(p->capability.name, "pids", 5);
+}
+
+static void make_end(struct packet *p) {
+    start(p, WIRE_END, sizeof(p->end), 7, 3);
+    p->end.cause = CAUSE_EXIT;
+}
+
+static void make_failed(struct packet *p) {
+    start(p, WIRE_FAILED, sizeof(p->failed), 7, 0);
+    memcpy(p->failed.stage, "mount", 6);
+}
+
+static void make_state(struct packet *p) {
+    start(p, WIRE_STATE, sizeof(p->state), 0, 0);
+}
+
+static void make_hello(struct packet *p) {
+    start(p, WIRE_HELLO, sizeof(p->hello), 0, 0);
+}
+
+static void make_close(struct packet *p) {
+    start(p, WIRE_CLOSE, sizeof(p->close), 7, 0);
+}
+
+static void make_ready(struct packet *p) {
+    start(p, WIRE_READY, sizeof(p->ready), 0, 0);
+}
+
+static void make_closed(struct packet *p) {
+    start(p, WIRE_CLOSED, sizeof(p->closed), 7, 0);
+}
+
+typedef void maker(struct packet *p);
+static maker *const request_makers[] = {make_hello, make_open, make_exec, make_kill, make_close};
+static maker *const reply_makers[] = {make_welcome, make_policy, make_capability, make_ready,
+                                      make_end,     make_failed, make_closed,     make_state};
+
+/* Checks a copy of exactly the packet's size, so that the sanitizer sees one byte too far. */
+static int check(const struct packet *p, bool reply, struct err *err) {
+    void *copy = malloc(p->size ? p->size : 1);
+    assert_non_null(copy);
+    memcpy(copy, p->bytes, p->size);
+    int rc = reply ? wire_check_reply(copy, p->size, p->nfds, err)
+                   : wire_check_request(copy, p->size, p->nfds, err);
+    free(copy);
+    return rc;
+}
+
+static void right(const struct packet *p, bool reply) {
+    struct err err = {0};
+    unit_works(check(p, reply, &err), err);
+}
+
+/* Refused, and the sentence names `field`. */
+static void wrong(const struct packet *p, bool reply, const char *field) {
+    struct err err = {0};
+    unit_fails(check(p, reply, &err), err, ERR_PROTOCOL);
+    if (!strstr(err.text, field))
+        fail_msg("\"%s\" does not name %s", err.text, field);
+}
+
+static void check_head(maker *make, bool reply) {
+    struct packet p;
+    make(&p);
+    right(&p, reply);
+    wrong(&p, !reply, "type");
+    uint64_t jail = p.head.jail;
+    p.head.jail = jail ? 0 : 1;
+    wrong(&p, reply, "jail");
+    p.head.jail = jail;
+    p.head.version++;
+    wrong(&p, reply, "version");
+    p.head.version--;
+    p.head.size++;
+    wrong(&p, reply, "size");
+    p.size++;
+    wrong(&p, reply, "");
+    p.size -= 2;
+    p.head.size -= 2;
+    wrong(&p, reply, "");
+    make(&p);
+    p.nfds++;
+    wrong(&p, reply, "descriptors");
+    make(&p);
+    for (size_t n = 0; n < p.size; n++) {
+        struct packet cut = p;
+        cut.size = n;
+        wrong(&cut, reply, "");
+    }
+}
+
+static void test_heads(void **state) {
+    (void)state;
+    for (size_t i = 0; i < UNIT_COUNT(request_makers); i++)
+        check_head(request_makers[i], false);
+    for (size_t i = 0; i < UNIT_COUNT(reply_makers); i++)
+        check_head(reply_makers[i], true);
+}
+
+static void test_only_known_types(void **state) {
+    (void)state;
+    struct packet p;
+    int accepted = 0;
+    for (uint32_t type = 0; type < 300; type++) {
+        start(&p, (enum wire_type)type, sizeof(p.head), 0, 0);
+        struct err err = {0};
+        accepted += check(&p, false, &err) == 0;
+        accepted += check(&p, true, &err) == 0;
+    }
+    assert_int_equal(accepted, 2); /* HELLO and READY are a head alone */
+}
+
+static void test_exec_number_only_where_one_is_meant(void **state) {
+    (void)state;
+    struct packet p;
+    make_open(&p);
+    p.head.exec = 1;
+    wrong(&p, false, "exec");
+    make_close(&p);
+    p.head.exec = 1;
+    wrong(&p, false, "exec");
+    make_failed(&p);
+    p.head.exec = 1;
+    wrong(&p, true, "exec");
+    make_kill(&p);
+    p.head.exec = UINT32_MAX;
+    right(&p, false);
+}
+
+static void test_open(void **state) {
+    (void)state;
+    struct packet p;
+    make_open(&p);
+    memset(p.open.policy, 'a', sizeof(p.open.policy));
+    wrong(&p, false, "policy");
+    p.open.policy[63] = '\0';
+    right(&p, false);
+    memcpy(p.open.policy, "../x", 5);
+    wrong(&p, false, "policy");
+    make_open(&p);
+    p.open.image[0] = '\0';
+    wrong(&p, false, "image");
+    make_open(&p);
+    p.open.network = 1;
+    wrong(&p, false, "network");
+    make_open(&p);
+    p.open.reserved = 1;
+    wrong(&p, false, "reserved");
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        make_open(&p);
+        p.open.limits.v[i]--;
+        wrong(&p, false, "limits");
+        p.open.limits.v[i] = limit_info((enum limit_id)i)->max;
+        right(&p, false);
+        p.open.limits.v[i]++;
+        wrong(&p, false, "limits");
+    }
+}
+
+static void test_exec_descriptors(void **state) {
+    (void)state;
+    struct packet p;
+    for (uint32_t mask = 0; mask < 64; mask++) {
+        make_exec(&p);
+        p.exec.fds = mask;
+        p.nfds = wire_fd_count(mask);
+        if (mask & WIRE_FD_SPEC)
+            p.size = p.head.size = (uint32_t)sizeof(p.exec);
+        if ((mask & WIRE_FD_STDOUT) && mask <= WIRE_FD_ALL)
+            right(&p, false);
+        else
+            wrong(&p, false, "fds");
+    }
+    make_exec(&p);
+    p.nfds = 1;
+    wrong(&p, false, "descriptors");
+    assert_int_equal(wire_fd_count(WIRE_FD_ALL), 5);
+    assert_int_equal(wire_fd_count(0), 0);
+}
+
+static void test_exec_spec_sizes(void **state) {
+    (void)state;
+    struct packet p;
+    make_exec(&p);
+    p.exec.spec_size = 39;
+    wrong(&p, false, "spec_size");
+    make_exec(&p);
+    p.size = p.head.size = (uint32_t)(sizeof(p.exec) + sizeof(struct spec_head));
+    p.exec.spec_size = sizeof(struct spec_head);
+    wrong(&p, false, "spec_size");
+    make_exec(&p);
+    p.exec.spec_size = WIRE_SPEC_INLINE_MAX;
+    p.size = p.head.size = (uint32_t)(sizeof(p.exec) + WIRE_SPEC_INLINE_MAX);
+    right(&p, false);
+    p.exec.spec_size++;
+    p.size = ++p.head.size;
+    wrong(&p, false, "size");
+    make_exec(&p);
+    p.exec.fds |= WIRE_FD_SPEC;
+    p.nfds = 3;
+    wrong(&p, false, "spec_size"); /* both inline and apart */
+    p.size = p.head.size = (uint32_t)sizeof(p.exec);
+    p.exec.spec_size = WIRE_SPEC_MAX;
+    right(&p, false);
+    p.exec.spec_size++;
+    wrong(&p, false, "spec_size");
+}
+
+static void test_exec_fields(void **state) {
+    (void)state;
+    struct packet p;
+    make_exec(&p);
+    p.exec.flags = WIRE_EXEC_FLAGS;
+    p.exec.end_on = END_ON_ALL;
+    right(&p, false);
+    p.exec.flags = 4;
+    wrong(&p, false, "flags");
+    make_exec(&p);
+    p.exec.end_on = 8;
+    wrong(&p, false, "end_on");
+    make_exec(&p);
+    p.exec.kind = 2;
+    wrong(&p, false, "kind");
+    make_exec(&p);
+    p.exec.collect_files = 1;
+    wrong(&p, false, "collect");
+    make_exec(&p);
+    p.exec.limits.v[LIMIT_WALL_MS] = 0;
+    wrong(&p, false, "limits");
+}
+
+static void test_exec_collect(void **state) {
+    (void)state;
+    struct packet p;
+    make_exec(&p);
+    p.exec.kind = WIRE_EXEC_COLLECT;
+    wrong(&p, false, "fds"); /* no stderr */
+    p.exec.fds = WIRE_FD_STDOUT;
+    p.nfds = 1;
+    p.exec.collect_bytes = WIRE_COLLECT_BYTES_MAX;
+    p.exec.collect_files = WIRE_COLLECT_FILES_MAX;
+    right(&p, false);
+    p.exec.flags = WIRE_EXEC_SHELL;
+    wrong(&p, false, "flags");
+    p.exec.flags = 0;
+    p.exec.collect_bytes++;
+    wrong(&p, false, "collect_bytes");
+    p.exec.collect_bytes = 0;
+    p.exec.collect_files++;
+    wrong(&p, false, "collect_files");
+}
+
+static void test_kill_causes(void **state) {
+    (void)state;
+    struct packet p;
+    for (uint32_t cause = 0; cause < 20; cause++) {
+        make_kill(&p);
+        p.kill.cause = cause;
+        if (cause == CAUSE_CANCELLED || cause == CAUSE_LOST_CLIENT || cause == CAUSE_OUTPUT ||
+            cause == CAUSE_INTERRUPTED)
+            right(&p, false);
+        else
+            wrong(&p, false, "cause");
+    }
+    make_kill(&p);
+    p.kill.reserved = 1;
+    wrong(&p, false, "reserved");
+}
+
+static void test_welcome_and_capability(void **state) {
+    (void)state;
+    struct packet p;
+    make_welcome(&p);
+    p.welcome.slots = 0;
+    wrong(&p, true, "slots");
+    make_welcome(&p);
+    p.welcome.policies = WIRE_POLICIES_MAX + 1;
+    wrong(&p, true, "policies");
+    make_welcome(&p);
+    p.welcome.capabilities = WIRE_CAPABILITIES_MAX + 1;
+    wrong(&p, true, "capabilities");
+    make_capability(&p);
+    p.capability.status = 3;
+    wrong(&p, true, "status");
+    make_capability(&p);
+    p.capability.required = 2;
+    wrong(&p, true, "required");
+    make_capability(&p);
+    p.capability.name[0] = '\0';
+    wrong(&p, true, "name");
+    make_capability(&p);
+    memset(p.capability.how, 'x', sizeof(p.capability.how));
+    wrong(&p, true, "how");
+    make_capability(&p);
+    memset(p.capability.proof, 'x', sizeof(p.capability.proof));
+    wrong(&p, true, "proof");
+    make_capability(&p);
+    memset(p.capability.remedy, 'x', sizeof(p.capability.remedy));
+    wrong(&p, true, "remedy");
+}
+
+static void test_policy(void **state) {
+    (void)state;
+    struct packet p;
+    make_policy(&p);
+    p.policy.preset.v[LIMIT_PIDS]++;
+    wrong(&p, true, "preset");
+    p.policy.ceiling.v[LIMIT_PIDS]++;
+    right(&p, true);
+    p.policy.ceiling.v[LIMIT_PIDS] = UINT64_MAX;
+    wrong(&p, true, "ceiling");
+    make_policy(&p);
+    p.policy.writable = WIRE_WRITABLE_HOME;
+    wrong(&p, true, "writable");
+    p.policy.writable = WIRE_WRITABLE_ALL + 1 + WIRE_WRITABLE_WORKSPACE;
+    wrong(&p, true, "writable");
+    make_policy(&p);
+    p.policy.max_steps = 0;
+    wrong(&p, true, "max_steps");
+    make_policy(&p);
+    p.policy.end_on = 8;
+    wrong(&p, true, "end_on");
+    make_policy(&p);
+    p.policy.network = 1;
+    wrong(&p, true, "network");
+    make_policy(&p);
+    p.policy.text_size = 3;
+    wrong(&p, true, "text_size");
+    make_policy(&p);
+    p.policy.reserved = 1;
+    wrong(&p, true, "reserved");
+}
+
+static void test_end(void **state) {
+    (void)state;
+    static const struct {
+        uint32_t cause;
+        int32_t exit_code, signal, code;
+        const char *wrong; /* NULL: right */
+    } rows[] = {
+        {CAUSE_EXIT, 0, 0, 0, NULL},          {CAUSE_EXIT, 255, 0, 0, NULL},
+        {CAUSE_EXIT, 256, 0, 0, "exit_code"}, {CAUSE_EXIT, -1, 0, 0, "exit_code"},
+        {CAUSE_EXIT, 0, 9, 0, "signal"},      {CAUSE_SIGNAL, -1, 64, 0, NULL},
+        {CAUSE_SIGNAL, -1, 65, 0, "signal"},  {CAUSE_SIGNAL, -1, 0, 0, "signal"},
+        {CAUSE_SIGNAL, -1, -1, 0, "signal"},  {CAUSE_SIGNAL, -2, 9, 0, "exit_code"},
+        {CAUSE_MEMORY, -1, 9, 0, NULL},       {CAUSE_START, -1, 0, 2, NULL},
+        {CAUSE_START, -1, 0, -2, "code"},     {CAUSE_INTERNAL, -1, 0, 5000, "code"},
+        {CAUSE_NONE, -1, 0, 0, "cause"},      {CAUSE_COUNT, -1, 0, 0, "cause"},
+        {UINT32_MAX, -1, 0, 0, "cause"},
+    };
+    struct packet p;
+    for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+        make_end(&p);
+        p.end.cause = rows[i].cause;
+        p.end.exit_code = rows[i].exit_code;
+        p.end.signal = rows[i].signal;
+        p.end.code = rows[i].code;
+        if (rows[i].wrong)
+            wrong(&p, true, rows[i].wrong);
+        else
+            right(&p, true);
+    }
+}
+
+static void test_texts_end_within_their_arrays(void **state) {
+    (void)state;
+    struct packet p;
+    make_end(&p);
+    memset(p.end.stage, 'x', sizeof(p.end.stage));
+    wrong(&p, true, "stage");
+    make_end(&p);
+    memset(p.end.path, '\xff', sizeof(p.end.path));
+    wrong(&p, true, "path");
+    p.end.path[sizeof(p.end.path) - 1] = '\0';
+    right(&p, true);
+    make_failed(&p);
+    memset(p.failed.text, 'x', sizeof(p.failed.text));
+    wrong(&p, true, "text");
+    make_failed(&p);
+    memset(p.failed.stage, 'x', sizeof(p.failed.stage));
+    wrong(&p, true, "stage");
+    make_failed(&p);
+    p.failed.reserved = 1;
+    wrong(&p, true, "reserved");
+    make_failed(&p);
+    p.failed.code = -1;
+    wrong(&p, true, "code");
+    make_state(&p);
+    memset(p.state.health, 'x', sizeof(p.state.health));
+    wrong(&p, true, "health");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_heads),
+        cmocka_unit_test(test_only_known_types),
+        cmocka_unit_test(test_exec_number_only_where_one_is_meant),
+        cmocka_unit_test(test_open),
+        cmocka_unit_test(test_exec_descriptors),
+        cmocka_unit_test(test_exec_spec_sizes),
+        cmocka_unit_test(test_exec_fields),
+        cmocka_unit_test(test_exec_collect),
+        cmocka_unit_test(test_kill_causes),
+        cmocka_unit_test(test_welcome_and_capability),
+        cmocka_unit_test(test_policy),
+        cmocka_unit_test(test_end),
+        cmocka_unit_test(test_texts_end_within_their_arrays),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
