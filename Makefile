@@ -10,8 +10,8 @@
 #   make deps         install the Debian packages of all of the above
 #   make clean
 #
-# Variables: CC=gcc|clang, OPT=-O2, PORT=7070, STATE=DIR, SECONDS=N, and SAN=1, which builds server and
-# client with AddressSanitizer and UndefinedBehaviorSanitizer into build/san/.
+# Variables: CC=gcc|clang, OPT=-O2, PORT=7070, STATE=DIR, SECONDS=N, and SAN=1, which builds server
+# and client with AddressSanitizer and UndefinedBehaviorSanitizer into build/san/.
 
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 SHELL := /bin/bash
@@ -24,13 +24,13 @@ CC := gcc
 endif
 CLANG := clang
 AR := ar
-OPT ?= -O2
-PORT ?= 7070
-STATE ?= /var/lib/pinfold
-SECONDS ?= 60
+OPT := -O2
+PORT := 7070
+STATE := /var/lib/pinfold
+SECONDS := 60
 B := build
 
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Packages (Debian 12).
 
 PACKAGES_build := gcc make pkg-config libmicrohttpd-dev libjansson-dev libseccomp-dev libcap-dev \
@@ -38,14 +38,15 @@ PACKAGES_build := gcc make pkg-config libmicrohttpd-dev libjansson-dev libseccom
 PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-dev clang-format-14 \
     nodejs openjdk-17-jdk-headless gcc make git perl strace procps iproute2 util-linux
 PACKAGES_bench := bubblewrap
+PACKAGES_fuzz := clang libclang-rt-14-dev python3
 PACKAGES_lint := clang-format-14 python3
 
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Directories. INC is the fence: a file may include headers of its own directory and of those named
 # here, and of nothing else, because the compiler is given no other path.
 
-DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/init server/api server \
-    agent-client tests/bench
+DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/init \
+    server/api server agent-client tests/bench
 
 INC_runner/base :=
 INC_runner/wire := runner/base
@@ -62,7 +63,7 @@ INC_tests/bench := runner/base
 PKG_runner/policy := jansson libsodium
 PKG_runner/jail := libseccomp libcap libcgroup
 PKG_server/api := jansson libsodium
-PKG_server := libmicrohttpd libarchive libsodium
+PKG_server := libmicrohttpd libarchive libsodium libcap
 PKG_agent-client := libcurl libsodium
 PKG_tests/bench := libseccomp jansson
 
@@ -74,12 +75,12 @@ MAIN_pinfold-init := runner/init
 MAIN_pinfold := agent-client
 SAN_PROGRAMS := pinfold-server pinfold
 
-# Unit tests (tests/unit/unit_NAME.c) and fuzz harnesses (tests/fuzz/fuzz_NAME.c) are named after the
-# module NAME.c that they test. They run under the sanitizers, except for the modules of these
-# directories: they make namespaces and filter system calls, which a sanitizer's runtime needs.
+# Unit tests (tests/unit/unit_NAME.c) and fuzz harnesses (tests/fuzz/fuzz_NAME.c) are named after
+# the module NAME.c that they test. They run under the sanitizers, except for the modules of these
+# directories: they make namespaces and filter system calls that a sanitizer's runtime needs.
 UNIT_PLAIN_DIRS := runner/jail runner/init
 
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Flags. Variants: rel (programs), init (process 1 of a jail), san (sanitizers), fuzz (libFuzzer).
 
 VARIANTS := rel init san fuzz
@@ -111,7 +112,7 @@ CFLAGS_fuzz := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,und
     -fno-sanitize-recover=all
 LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
 
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Entry points.
 
 .PHONY: all tests fuzzers objects up down env test bench lint fuzz deps clean FORCE
@@ -136,12 +137,11 @@ env:
 test:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test)
 	@+$(MAKE) --no-print-directory all tests
-	@tests/run
+	@PINFOLD_BUILD='$(abspath $(B))' tests/run
 
 bench:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_bench)
-	@+$(MAKE) --no-print-directory all $(B)/tests/bench
-	@$(B)/tests/bench --json $(B)/bench.json
+	@+tests/bench/run
 
 lint:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_lint)
@@ -150,8 +150,10 @@ lint:
 	    LINT_FENCES='$(foreach d,$(DIRS),$(d)=$(subst $(space),$(comma),$(strip $(INC_$(d)))))' \
 	    tests/lint
 
-fuzz: fuzzers
-	@tests/fuzz/run '$(SECONDS)'
+fuzz:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fuzz)
+	@+$(MAKE) --no-print-directory fuzzers
+	@PINFOLD_BUILD='$(abspath $(B))' tests/fuzz/run '$(SECONDS)'
 
 deps:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test) $(PACKAGES_bench)
@@ -159,7 +161,7 @@ deps:
 clean:
 	rm -rf $(B)
 
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Objects and archives: build/VARIANT/obj/DIR/NAME.o and build/VARIANT/lib/DIR.a. An archive gives a
 # program only what it uses.
 
@@ -214,9 +216,9 @@ $(foreach p,$(filter-out pinfold-init,$(PROGRAMS)), \
     $(eval $(call program_rules,rel,$(B)/$(p),$(MAIN_$(p)))))
 $(foreach p,$(SAN_PROGRAMS),$(eval $(call program_rules,san,$(B)/san/$(p),$(MAIN_$(p)))))
 $(eval $(call program_rules,init,$(B)/pinfold-init,$(MAIN_pinfold-init)))
-$(eval $(call program_rules,rel,$(B)/tests/bench,tests/bench))
+$(eval $(call program_rules,rel,$(B)/bench,tests/bench))
 
-# ---------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Tests: build/tests/unit-NAME, build/tests/replay-NAME (a harness over its corpus) and
 # build/fuzz/NAME (libFuzzer). A test of a module that is not there has no rule; tests/run says so.
 
@@ -240,12 +242,13 @@ $(3): $(B)/$(1)/obj/$(2).o $(5) $(call archives_of,$(1),$(4))
 endef
 
 unit_variant = $(if $(filter $(UNIT_PLAIN_DIRS),$(call module_dir,$(1))),rel,san)
-$(foreach m,$(UNITS),$(eval $(call test_rules,$(call unit_variant,$(m)),tests/unit/unit_$(m),$(strip \
-    )$(B)/tests/unit-$(m),$(call module_dir,$(m)))))
-$(foreach m,$(FUZZERS),$(eval $(call test_rules,san,tests/fuzz/fuzz_$(m),$(strip \
-    )$(B)/tests/replay-$(m),$(call module_dir,$(m)),$(B)/san/obj/tests/fuzz/replay.o)))
-$(foreach m,$(FUZZERS),$(eval $(call test_rules,fuzz,tests/fuzz/fuzz_$(m),$(strip \
-    )$(B)/fuzz/$(m),$(call module_dir,$(m)))))
+unit_rules = $(call test_rules,$(call unit_variant,$(1)),tests/unit/unit_$(1),$(strip \
+    )$(B)/tests/unit-$(1),$(call module_dir,$(1)))
+replay_rules = $(call test_rules,san,tests/fuzz/fuzz_$(1),$(B)/tests/replay-$(1),$(strip \
+    )$(call module_dir,$(1)),$(B)/san/obj/tests/fuzz/replay.o)
+fuzz_rules = $(call test_rules,fuzz,tests/fuzz/fuzz_$(1),$(B)/fuzz/$(1),$(call module_dir,$(1)))
+$(foreach m,$(UNITS),$(eval $(call unit_rules,$(m))))
+$(foreach m,$(FUZZERS),$(eval $(call replay_rules,$(m)))$(eval $(call fuzz_rules,$(m))))
 
 $(B)/san/obj/tests/fuzz/replay.o: tests/fuzz/replay.c $(B)/san/flags
 	@mkdir -p $(@D)
@@ -254,7 +257,8 @@ $(B)/san/obj/tests/fuzz/replay.o: tests/fuzz/replay.c $(B)/san/flags
 # Writes the first inputs of the codec harnesses; not part of a test run.
 $(eval $(call test_rules,rel,tests/fuzz/seeds,$(B)/tests/seeds,runner/wire))
 
-tests: $(UNITS:%=$(B)/tests/unit-%) $(FUZZERS:%=$(B)/tests/replay-%) $(SAN_PROGRAMS:%=$(B)/san/%)
+tests: $(UNITS:%=$(B)/tests/unit-%) $(FUZZERS:%=$(B)/tests/replay-%)
+tests: $(SAN_PROGRAMS:%=$(B)/san/%)
 fuzzers: $(FUZZERS:%=$(B)/fuzz/%)
 
 -include $(shell [ ! -d $(B) ] || find $(B) -name '*.d')

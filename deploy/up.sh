@@ -49,9 +49,14 @@ answers() {
     ) 2>/dev/null
 }
 
-# Ready, or somebody has died and waiting is useless.
+# Both are alive, and it is ours that answers.
+ready() {
+    running runner && running server && answers /readyz
+}
+
+# Ready, or one of them has died and waiting is useless.
 settled() {
-    answers /readyz || ! running runner || ! running server
+    ! running runner || ! running server || answers /readyz
 }
 
 explain() {
@@ -61,7 +66,7 @@ explain() {
         echo "--- $STATE/log/$name.log" >&2
         tail -n 15 "$STATE/log/$name.log" >&2 || true
     done
-    die "not ready within $READY_S s"
+    die "runner and server did not get ready (waited $READY_S s at most)"
 }
 
 parse_options "$@"
@@ -86,7 +91,7 @@ echo "$url" >"$STATE/url"
 chmod 0644 "$STATE/url"
 
 within "$READY_S" settled || explain
-answers /readyz || explain
+ready || explain
 
 echo "up: $url is ready; running a job in a fresh jail:"
 PINFOLD_URL=$url PINFOLD_TOKEN=$(<"$STATE/admin.token") \

@@ -125,6 +125,9 @@ size_t http_connections(const struct http *h);
 const char *http_header(struct http_req *req, const char *name);
 const char *http_query(struct http_req *req, const char *name);
 
+/* Takes the body away from the request: malloc'ed memory that the caller frees. */
+char *http_take_body(struct http_req *req, size_t *len);
+
 /* Adds a header to the answer; call before http_reply…(). Over-long values are cut. */
 void http_add_header(struct http_req *req, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -141,7 +144,8 @@ void http_reply(struct http_req *req, int status, const char *type, const struct
 /* JSON in malloc'ed memory, which is taken over; NULL = 500. */
 void http_reply_json(struct http_req *req, int status, char *json, size_t len);
 void http_reply_error(struct http_req *req, const struct api_error *error);
-void http_reply_stream(struct http_req *req, int status, const char *type,
+/* `size` bytes that the stream produces; UINT64_MAX = as many as come. */
+void http_reply_stream(struct http_req *req, int status, const char *type, uint64_t size,
                        const struct http_stream *stream, void *arg);
 /* The stream has something to say. Idempotent. */
 void http_wake(struct http_req *req);

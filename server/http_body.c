@@ -98,3 +98,14 @@ void http_body_release(struct http_req *req)
     req->body_len = 0;
     req->body_alloc = 0;
 }
+
+char *http_take_body(struct http_req *req, size_t *len)
+{
+    char *body = req->body;
+    *len = req->body_len;
+    req->http->body_bytes -= req->body_alloc;
+    req->body = NULL;
+    req->body_len = 0;
+    req->body_alloc = 0;
+    return body;
+}

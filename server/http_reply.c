@@ -131,13 +131,13 @@ static ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size)
     return n == -1 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
-void http_reply_stream(struct http_req *req, int status, const char *type,
+void http_reply_stream(struct http_req *req, int status, const char *type, uint64_t size,
                        const struct http_stream *stream, void *arg)
 {
     req->stream = stream;
     req->stream_arg = arg;
     req->half_close_is_gone = true;
     struct MHD_Response *response = MHD_create_response_from_callback(
-        MHD_SIZE_UNKNOWN, HTTP_STREAM_BLOCK, http_reply_read, req, NULL);
+        size == UINT64_MAX ? MHD_SIZE_UNKNOWN : size, HTTP_STREAM_BLOCK, http_reply_read, req, NULL);
     http_reply_with(req, status, type, response);
 }

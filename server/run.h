@@ -168,6 +168,8 @@ void run_collect_parse(struct run *run);
 void run_settle(struct run *run);
 
 void run_watch(struct run *run, struct run_watcher *w);
+/* As run_watch(), for one that has read the events up to `after`. */
+void run_follow(struct run *run, struct run_watcher *w, uint64_t after);
 void run_unwatch(struct run_watcher *w);
 /* Tells the followers that there are new events. */
 void run_notify(struct run *run);

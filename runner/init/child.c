@@ -82,7 +82,7 @@ static void child_confine(struct child *c) {
         child_refuse("cgroup namespace", "", errno);
     }
     const char *stage = "";
-    if (setup_become_user(&stage) != 0) {
+    if (setup_halfway_user(&stage) != 0) {
         child_refuse(stage, "", errno);
     }
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
@@ -176,6 +176,9 @@ static void __attribute__((noreturn)) child_run(struct child *c, size_t size, co
         child_refuse("message", "", EPROTO);
     }
     memcpy(&e, c->message, sizeof e);
+    if (setup_become_user() != 0) {
+        child_refuse("ids", "", errno);
+    }
     struct child_fds extra = child_take_fds(&e, fds, nfds);
     child_limits(&e);
     if (e.probe != INITMSG_PROBE_NONE) {

@@ -32,9 +32,9 @@ struct init {
     _Alignas(8) char message[sizeof(struct initmsg_setup) + INITMSG_BPF_MAX];
 };
 
-static void init_report(const struct initmsg_report *r, int fd) {
+static void init_report(const struct initmsg_report *r, const int *fds, size_t nfds) {
     /* The runner is gone when this fails, and then so is the jail. */
-    if (fd_send(INITMSG_FD, r, sizeof *r, &fd, fd >= 0 ? 1 : 0, NULL) != 0) {
+    if (fd_send(INITMSG_FD, r, sizeof *r, fds, nfds, NULL) != 0) {
         _exit(1);
     }
 }
@@ -42,7 +42,7 @@ static void init_report(const struct initmsg_report *r, int fd) {
 void init_fail(const char *stage, int code) {
     struct initmsg_report r = {.type = INITMSG_FAILED, .code = code};
     strncpy(r.stage, stage, sizeof r.stage - 1);
-    init_report(&r, -1);
+    init_report(&r, NULL, 0);
     _exit(1);
 }
 
@@ -53,11 +53,13 @@ static void init_setup(struct init *in, size_t size) {
         size != sizeof *wish + wish->bpf_bytes) {
         init_fail("setup message", EPROTO);
     }
-    struct setup s = {.wish = wish, .bpf = in->message + sizeof *wish, .writable_fd = -1};
+    struct setup s = {.wish = wish, .bpf = in->message + sizeof *wish};
     setup_run(&s);
     struct initmsg_report r = {.type = INITMSG_SETUP_OK};
-    init_report(&r, s.writable_fd);
+    const int fds[2] = {s.writable_fd, s.filter_fd};
+    init_report(&r, fds, 2);
     (void)close(s.writable_fd);
+    (void)close(s.filter_fd);
     in->ready = true;
 }
 
@@ -94,7 +96,7 @@ static void init_seal(struct init *in, size_t size) {
     setup_seal(in->first);
     in->sealed = true;
     struct initmsg_report r = {.type = INITMSG_SEALED};
-    init_report(&r, -1);
+    init_report(&r, NULL, 0);
 }
 
 static void init_reap(struct init *in) {
@@ -113,7 +115,7 @@ static void init_reap(struct init *in) {
                                            .pid = (uint32_t)pid,
                                            .status = status,
                                            .mono_ns = clock_mono_ns()};
-                init_report(&r, -1);
+                init_report(&r, NULL, 0);
                 break;
             }
         }

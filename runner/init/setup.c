@@ -236,13 +236,17 @@ static int setup_no_new_privs(struct setup *s) {
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
-/* One filter for process 1 and, by inheritance, for everything that it will ever start. */
+/* One filter for process 1 and, by inheritance, for everything that it will ever start. The listener
+ * goes to the runner: a call of another architecture is reported there, so that the cause is known and
+ * not guessed from a SIGSYS that anybody can send. */
 static int setup_seccomp(struct setup *s) {
     struct sock_fprog prog = {
         .len = (unsigned short)(s->wish->bpf_bytes / sizeof(struct sock_filter)),
         .filter = (struct sock_filter *)s->bpf,
     };
-    return (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog);
+    s->filter_fd = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
+                                SECCOMP_FILTER_FLAG_NEW_LISTENER, &prog);
+    return s->filter_fd < 0 ? -1 : 0;
 }
 
 struct setup_step {
@@ -317,10 +321,10 @@ void setup_seal(int first) {
     }
 }
 
-int setup_become_user(const char **stage) {
+int setup_halfway_user(const char **stage) {
     *stage = "ids";
     if (setresgid(INITMSG_UID_USER, INITMSG_UID_USER, INITMSG_UID_USER) != 0 ||
-        setresuid(INITMSG_UID_USER, INITMSG_UID_USER, INITMSG_UID_USER) != 0) {
+        setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0) {
         return -1;
     }
     *stage = "capabilities";
@@ -329,4 +333,8 @@ int setup_become_user(const char **stage) {
     }
     *stage = "session";
     return setsid() < 0 ? -1 : 0;
+}
+
+int setup_become_user(void) {
+    return setresuid(INITMSG_UID_USER, INITMSG_UID_USER, INITMSG_UID_USER);
 }

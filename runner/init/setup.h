@@ -11,7 +11,8 @@ struct sock_filter;
 struct setup {
     const struct initmsg_setup *wish; /* borrowed */
     const void *bpf;                  /* borrowed; wish->bpf_bytes bytes */
-    int writable_fd;                  /* out: O_PATH descriptor of the writable file system's root */
+    int writable_fd; /* out: O_PATH descriptor of the writable file system's root */
+    int filter_fd;   /* out: where the runner hears of calls that the filter ends a process for */
 };
 
 /* Runs the steps before the first fork. Does not return on failure (init_fail()). */
@@ -21,8 +22,14 @@ void setup_run(struct setup *s);
  * INITMSG_UID_INIT, empties every capability set. Does not return on failure. */
 void setup_seal(int first);
 
-/* The same for a child: becomes the jail's user for good. 0, or -1 with errno and *stage. */
-int setup_become_user(const char **stage);
+/* The same for a child that is going to wait: no capability any more, and halfway to the jail's user.
+ * Its real and saved ids stay those of process 1, so that a command, which may signal whatever has its
+ * own id as real or saved id, can neither see nor kill the process of the next step. 0, or -1 with
+ * errno and *stage. */
+int setup_halfway_user(const char **stage);
+
+/* The other half, right before the command: the jail's user for good. 0, or -1 with errno. */
+int setup_become_user(void);
 
 /* Empties the effective, permitted and inheritable sets of the calling process and checks that they
  * are empty. 0, or -1 with errno. */

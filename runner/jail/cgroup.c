@@ -192,8 +192,9 @@ int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *j
     }
     u.pids_refused -= jail->refused_base;
     u.throttled_ns -= jail->throttled_base;
-    if (cgroup_get(jail->fd[pids], "pids.peak", &u.pids_peak, NULL) != 0) {
-        u.pids_peak = 0; /* Linux before 6.11 (v1) or 6.6 (v2) */
+    u.pids_peak = u.pids_now;
+    if (host->pids_peak && cgroup_get(jail->fd[pids], "pids.peak", &u.pids_peak, err) != 0) {
+        return -1;
     }
     *usage = u;
     return 0;

@@ -57,6 +57,7 @@ struct cgroup_host {
     struct cgroup_tree tree[CGROUP_TREES_MAX];
     size_t count;
     bool swap_limited; /* swap is limited too, or the host has none */
+    bool pids_peak;    /* the kernel keeps the peak; else it is sampled */
 };
 
 struct cgroup_jail {
@@ -87,7 +88,7 @@ struct cgroup_usage {
 struct cgroup_jail_usage {
     uint64_t mem_peak_bytes; /* of the whole jail, all its steps */
     uint64_t pids_now;
-    uint64_t pids_peak; /* 0 where the kernel does not keep it */
+    uint64_t pids_peak; /* where the kernel doesn't keep it: pids_now */
     uint64_t pids_refused;
     uint64_t throttled_ns;
 };

@@ -296,6 +296,9 @@ static int cgroup_swap(struct cgroup_host *host, struct err *err) {
                 strchr(text.data, '\n')[1] != '\0';
     buf_done(&text);
     for (size_t i = 0; i < host->count; i++) {
+        if (host->tree[i].roles & CGROUP_PIDS) {
+            host->pids_peak = faccessat(host->tree[i].base_fd, "pids.peak", F_OK, 0) == 0;
+        }
         if (host->tree[i].roles & CGROUP_MEMORY) {
             const char *file =
                 host->tree[i].v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";

@@ -25,6 +25,11 @@ static uint64_t end_wall_ms(const struct end_facts *f) {
     return f->started && until > f->start_ns ? (until - f->start_ns) / CLOCK_NS_PER_MS : 0;
 }
 
+static void end_call(const struct end_facts *f, struct wire_end *end) {
+    end->syscall_nr = f->syscall_nr;
+    end->syscall_arch = f->syscall_arch;
+}
+
 static void end_imposed(const struct end_facts *f, struct wire_end *end) {
     const uint64_t *v = f->limits.v;
     end->cause = f->imposed;
@@ -40,6 +45,9 @@ static void end_imposed(const struct end_facts *f, struct wire_end *end) {
         break;
     case CAUSE_DISK:
         end_limit(end, v[LIMIT_DISK_BYTES], f->disk_bytes);
+        break;
+    case CAUSE_SYSCALL:
+        end_call(f, end);
         break;
     case CAUSE_OUTPUT:
         end_limit(end, v[LIMIT_OUTPUT_BYTES], 0); /* the server counts bytes */
@@ -59,8 +67,9 @@ static void end_status(const struct end_facts *f, struct wire_end *end) {
 
 static void end_killed(const struct end_facts *f, struct wire_end *end) {
     end->cause = CAUSE_SIGNAL;
-    if (end->signal == SIGSYS) {
+    if (end->signal == SIGSYS && f->filtered) {
         end->cause = CAUSE_SYSCALL;
+        end_call(f, end);
     } else if (end->signal == SIGKILL && f->oom_kills > 0) {
         bool own = end_touched(f->mem_peak_bytes, f->limits.v[LIMIT_MEM_BYTES]);
         bool jail = end_touched(f->jail_mem_peak_bytes, f->jail_mem_limit);
@@ -74,6 +83,8 @@ void end_decide(const struct end_facts *f, struct wire_end *end) {
     end->exit_code = -1;
     end->signal = 0;
     end->code = 0;
+    end->syscall_nr = 0;
+    end->syscall_arch = 0;
     end_limit(end, 0, 0);
     if (f->imposed != CAUSE_NONE && (!f->exited || f->imposed_ns <= f->exit_ns)) {
         end_imposed(f, end);

@@ -23,6 +23,11 @@ struct end_facts {
     enum cause imposed;
     uint64_t imposed_ns;
 
+    /* The filter caught a call of its first process: which, and AUDIT_ARCH_… of its table. */
+    bool filtered;
+    int syscall_nr;
+    uint32_t syscall_arch;
+
     /* What process 1 saw. */
     bool exited;
     int status; /* wait status */
@@ -39,13 +44,14 @@ struct end_facts {
     uint64_t pids_refused;
 };
 
-/* Fills cause, exit_code, signal, code, limit, observed, stage and path of *end; nothing else of it.
+/* Fills cause, exit_code, signal, code, limit, observed, syscall_nr, syscall_arch, stage and path of
+ * *end; nothing else of it.
  *
  * - imposed and not after the exit: that cause. It keeps the signal it was killed with as detail.
  * - refused: start, with errno, stage and path.
  * - killed by SIGKILL that nobody here sent, and the kernel's oom killer struck in its group: memory if
  *   the group's or the jail's peak touched its limit, else memory_host.
- * - killed by SIGSYS: syscall (the filter's way to end a process).
+ * - killed by SIGSYS after the filter caught a call of it: syscall. A SIGSYS alone anybody can send.
  * - otherwise exit or signal, as the wait status says; an exit code over 128 is only a number.
  * - nothing of all that: internal. */
 void end_decide(const struct end_facts *f, struct wire_end *end);

@@ -7,7 +7,8 @@
 
 /* Fills an empty directory. Reads the host's /etc of the calling process's root. Only regular files
  * that everybody may read are copied (never through a symbolic link), links are copied as links;
- * depth, number of entries and bytes are bounded (ERR_LIMIT). */
+ * depth, number of entries and bytes are bounded (ERR_LIMIT). The process's umask must let 0755 and
+ * 0644 through. */
 int etc_build(int etc_dirfd, struct err *err);
 
 /* Writes only `hosts`, for an image that brings its own /etc but, as images do, an empty hosts. */

@@ -20,6 +20,7 @@
 #define EXEC_POLL_NS (2 * CLOCK_NS_PER_MS)     /* while waiting for either */
 #define EXEC_WATCH_NS (20 * CLOCK_NS_PER_MS)   /* counters that a request wants to end on */
 #define EXEC_PREPARE_NS (60 * CLOCK_NS_PER_S)  /* to unpack files, at most */
+#define EXEC_FILTERED_MAX 64
 #define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS       /* grain of the CPU limit */
 
 static struct loop *exec_loop(const struct exec *x) {
@@ -52,6 +53,7 @@ static void exec_hello(struct exec *x, const struct initmsg_report *r, const str
         return;
     }
     x->inside_pid = r->pid;
+    x->outside_pid = cred->pid;
     x->state = EXEC_CONFINED;
     if (fd_send(x->sock, &go, sizeof go, NULL, 0, &err) != 0) {
         jail_fail(x->jail, "go", err.code, err.text);
@@ -186,6 +188,18 @@ void exec_stop(struct exec *x, enum cause cause) {
     exec_kill(x);
 }
 
+/* Whoever catches its SIGSYS and goes on like that only keeps the runner busy. */
+void exec_filtered(struct exec *x, pid_t pid, int nr, uint32_t arch) {
+    if (pid == x->outside_pid && !x->facts.filtered) {
+        x->facts.filtered = true;
+        x->facts.syscall_nr = nr;
+        x->facts.syscall_arch = arch;
+    }
+    if (++x->filtered > EXEC_FILTERED_MAX) {
+        exec_stop(x, CAUSE_SYSCALL);
+    }
+}
+
 static void exec_wall(void *arg) {
     struct exec *x = arg;
     uint64_t wall_ns = x->facts.limits.v[LIMIT_WALL_MS] * CLOCK_NS_PER_MS;
@@ -213,12 +227,23 @@ static int exec_cpu_used(struct exec *x, uint64_t *ns) {
     return 0;
 }
 
+/* Where the kernel keeps no peak of processes, what is seen now and then has to do. */
+static void exec_sample(struct exec *x) {
+    struct cgroup_jail_usage u;
+    const struct cgroup_host *host = x->jail->host->cgroups;
+    if (!host->pids_peak && cgroup_jail_read(host, &x->jail->cgroup, &u, NULL) == 0 &&
+        u.pids_now > x->pids_seen) {
+        x->pids_seen = (uint32_t)u.pids_now;
+    }
+}
+
 /* The next look is when the budget could be gone at the earliest, on every processor at once. */
 static void exec_cpu(void *arg) {
     struct exec *x = arg;
     uint64_t limit = x->facts.limits.v[LIMIT_CPU_MS] * CLOCK_NS_PER_MS;
     uint64_t used = 0;
     exec_hear(x);
+    exec_sample(x);
     if (exec_cpu_used(x, &used) != 0) {
         jail_fail(x->jail, "cpu usage", EIO, "the CPU usage of a step cannot be read");
         return;
@@ -317,6 +342,7 @@ int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
         return -1;
     }
     x->state = EXEC_RUNNING;
+    x->pids_seen = 1;
     return exec_arm(x, err);
 }
 

@@ -48,6 +48,7 @@ struct exec {
     uint32_t number;  /* the server's */
     int sock;
     uint32_t inside_pid;
+    pid_t outside_pid;
     struct loop_source src;
     struct loop_timer wall_timer, cpu_timer, watch_timer, drain_timer;
     struct cgroup_step cgroup;
@@ -59,6 +60,7 @@ struct exec {
     uint32_t stragglers;
     bool killed; /* cgroup.kill was written */
     uint32_t pids_seen;
+    uint32_t filtered; /* calls that the filter ended a process for */
 };
 
 /* Asks process 1 for a child and makes its cgroup. The jail's control socket carries the request.
@@ -71,6 +73,10 @@ int exec_start(struct exec *exec, const struct exec_request *request, struct err
 
 /* Process 1 reports the end of the child. */
 void exec_exited(struct exec *exec, int status, uint64_t mono_ns);
+
+/* The filter caught a call of another architecture by process `pid` (outside number): its number and
+ * AUDIT_ARCH_…. The process gets a SIGSYS; here it is only noted. */
+void exec_filtered(struct exec *exec, pid_t pid, int nr, uint32_t arch);
 
 /* Ends it for a cause that is not its own. The first cause counts. */
 void exec_stop(struct exec *exec, enum cause cause);

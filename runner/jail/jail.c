@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -78,9 +80,11 @@ static void jail_close(struct jail *j) {
     loop_timer_stop(loop, &j->build_timer);
     loop_del(loop, &j->control_src);
     loop_del(loop, &j->pid_src);
+    loop_del(loop, &j->filter_src);
     fd_close(&j->control);
     fd_close(&j->pidfd);
     fd_close(&j->writable_fd);
+    fd_close(&j->filter_fd);
     if (j->current != NULL) {
         exec_close(j->current);
     }
@@ -123,16 +127,66 @@ int jail_disk(const struct jail *j, uint64_t *bytes, uint64_t *inodes, bool *ful
     return 0;
 }
 
-static void jail_setup_ok(struct jail *j, int *fd) {
+/* The process of a thread, 0 when it is gone. */
+static pid_t jail_process_of(pid_t thread) {
+    char path[64];
+    struct buf text;
+    long pid = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)thread);
+    buf_init(&text, 65536);
+    if (fd_read_file(AT_FDCWD, path, &text, NULL) == 0 && text.len > 0) {
+        const char *line = strstr(text.data, "\nTgid:");
+        pid = line != NULL ? strtol(line + 6, NULL, 10) : 0;
+    }
+    buf_done(&text);
+    return (pid_t)pid;
+}
+
+/* A process that made a call of another architecture is stopped in it now. It gets a SIGSYS, as from
+ * the kernel's own kill, except that now it is known who was caught and for which call. While the answer is open the process cannot end, so its numbers are its own. */
+static void jail_answer_filtered(struct jail *j, const struct seccomp_notif *note) {
+    struct seccomp_notif_resp answer = {.id = note->id, .error = -ENOSYS};
+    pid_t pid = jail_process_of((pid_t)note->pid);
+    fd_cleanup int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    if (pidfd < 0 || ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &note->id) != 0) {
+        (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+        return;
+    }
+    if (j->state == JAIL_BUSY) {
+        exec_filtered(j->current, pid, note->data.nr, note->data.arch);
+    }
+    /* The signal first: it ends the process in the call, and the answer finds nobody. Only a process
+     * that ignores, blocks or catches SIGSYS gets it. */
+    (void)syscall(SYS_pidfd_send_signal, pidfd, SIGSYS, NULL, 0);
+    (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+}
+
+static void jail_filtered(void *arg, uint32_t events) {
+    struct jail *j = arg;
+    struct seccomp_notif note;
+    memset(&note, 0, sizeof note); /* the kernel insists */
+    if (!(events & EPOLLIN)) {
+        loop_del(j->host->loop, &j->filter_src); /* its last process is gone */
+    } else if (ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_RECV, &note) == 0) {
+        jail_answer_filtered(j, &note);
+    }
+}
+
+static void jail_setup_ok(struct jail *j, int fds[2]) {
     struct statfs fs;
     char path[64];
     struct stat st;
     (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)j->pid);
-    if (j->writable_fd >= 0 || fstatfs(*fd, &fs) != 0 || stat(path, &st) != 0) {
+    if (j->writable_fd >= 0 || fstatfs(fds[0], &fs) != 0 || stat(path, &st) != 0) {
         jail_fail(j, "set-up answer", EPROTO, "process 1 answered out of order");
         return;
     }
-    j->writable_fd = fd_steal(fd);
+    j->writable_fd = fd_steal(&fds[0]);
+    j->filter_fd = fd_steal(&fds[1]);
+    if (loop_add(j->host->loop, &j->filter_src, j->filter_fd, EPOLLIN, jail_filtered, j, NULL) !=
+        0) {
+        jail_fail(j, "filter", errno, "the filter's listener cannot be watched");
+    }
     j->pid_ns = st.st_ino;
     j->disk_base = (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
     j->inodes_base = fs.f_files - fs.f_ffree;
@@ -140,25 +194,37 @@ static void jail_setup_ok(struct jail *j, int *fd) {
     j->spawn = NULL;
 }
 
+/* The process that waits for the next step died: the kernel's oom killer may pick it. Another one is
+ * made when it is needed (jail_renew()). */
+static void jail_drop_next(struct jail *j) {
+    struct err err;
+    exec_close(j->next);
+    if (exec_remove(j->next, &err) != 0) {
+        jail_fail(j, "cgroup removal", err.code, err.text);
+        return;
+    }
+    exec_free(j->next);
+    j->next = NULL;
+}
+
 static void jail_exited(struct jail *j, const struct initmsg_report *r) {
     if (j->current != NULL && j->current->inside_pid == r->pid) {
         exec_exited(j->current, r->status, r->mono_ns);
     } else if (j->next != NULL && j->next->inside_pid == r->pid) {
-        jail_fail(j, "child", ECHILD, "a child ended before it was used");
+        jail_drop_next(j);
     } else {
         jail_fail(j, "child", ECHILD, "a child ended during set-up");
     }
 }
 
-static void jail_report(struct jail *j, struct initmsg_report *r, int *fd) {
+static void jail_report(struct jail *j, struct initmsg_report *r, int *fds, size_t nfds) {
     r->stage[sizeof r->stage - 1] = '\0';
     switch (r->type) {
     case INITMSG_SETUP_OK:
-        if (*fd < 0) {
-            jail_fail(j, "set-up answer", EPROTO, "process 1 sent no descriptor");
-            return;
+        if (nfds != 2) {
+            break;
         }
-        jail_setup_ok(j, fd);
+        jail_setup_ok(j, fds);
         return;
     case INITMSG_SEALED:
         if (j->state != JAIL_BUILDING || j->current == NULL || j->current->state != EXEC_READY) {
@@ -195,16 +261,14 @@ static void jail_control(void *arg, uint32_t events) {
         loop_del(j->host->loop, &j->control_src); /* its death comes through the pidfd */
         return;
     }
-    int fd = nfds == 1 ? fds[0] : -1;
-    if (n != (ssize_t)sizeof r || nfds > 1) {
-        for (size_t i = 0; i < nfds; i++) {
-            fd_close(&fds[i]);
-        }
+    if (n == (ssize_t)sizeof r) {
+        jail_report(j, &r, fds, nfds);
+    } else {
         jail_fail(j, "process 1", EPROTO, "process 1 sent a malformed message");
-        return;
     }
-    jail_report(j, &r, &fd);
-    fd_close(&fd);
+    for (size_t i = 0; i < nfds; i++) {
+        fd_close(&fds[i]); /* those that were taken are -1 by now */
+    }
 }
 
 static int jail_send_setup(struct jail *j, const struct jail_plan *plan, struct err *err) {
@@ -287,8 +351,8 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
     j->host = host;
     j->events = events;
     j->arg = arg;
-    j->pidfd = j->control = j->writable_fd = -1;
-    j->pid_src.fd = j->control_src.fd = -1;
+    j->pidfd = j->control = j->writable_fd = j->filter_fd = -1;
+    j->pid_src.fd = j->control_src.fd = j->filter_src.fd = -1;
     j->slot = plan->slot;
     j->limits = j->applied = plan->limits;
     cgroup_jail_init(&j->cgroup);

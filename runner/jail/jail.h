@@ -69,10 +69,11 @@ struct jail {
     int pidfd;
     int control;
     int writable_fd; /* O_PATH of the writable file system's root */
+    int filter_fd;   /* listener of its system call filter */
     ino_t pid_ns;    /* inode of its pid namespace */
     uint64_t disk_base, inodes_base;
     struct spawn *spawn; /* until process 1 has executed */
-    struct loop_source control_src, pid_src;
+    struct loop_source control_src, pid_src, filter_src;
     struct loop_timer build_timer, remove_timer;
     uint64_t remove_deadline_ns;
     struct cgroup_jail cgroup;

@@ -306,8 +306,8 @@ static const struct rootfs_target rootfs_targets[] = {
     {WIRE_WRITABLE_SHM, "dev/shm"},
 };
 
-/* Process 1 of a jail mounts on these by path. They are proved to be real directories here, and the
- * root that holds them cannot change any more. */
+/* Process 1 of a jail mounts on these by path. They are proved to be real directories here, and no
+ * jail can change the root that holds them. */
 static int rootfs_check_targets(struct rootfs_build *b, struct err *err) {
     for (size_t i = 0; i < sizeof rootfs_targets / sizeof rootfs_targets[0]; i++) {
         if (b->cfg->writable & rootfs_targets[i].bit) {

@@ -232,7 +232,6 @@ static int main_serve(struct runner *r) {
     s->cgroup_name = r->cgroup_name;
     s->shard.slots = (unsigned)r->opt.slots;
     s->shard.warm = (unsigned)r->opt.warm;
-    s->shard.state_dir = r->state_dir;
     s->shard.images_dir = r->images_dir;
     s->shard.mount_dir = r->mount_dir;
     s->shard.policies = &r->policies;

@@ -12,7 +12,6 @@
 struct shard_config {
     unsigned index;
     unsigned slots, warm;
-    int state_dir;  /* STATE */
     int images_dir; /* STATE/images or -1 */
     int init_fd;
     int home_ns;

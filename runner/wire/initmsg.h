@@ -2,7 +2,8 @@
  * process 1 forks for executions. Both are private SOCK_SEQPACKET pairs; structs are fixed-size.
  *
  * The control socket (process 1, descriptor 3):
- *   runner: SETUP, FORK(0)                init: SETUP_OK with the writable file system's descriptor
+ *   runner: SETUP, FORK(0)                init: SETUP_OK with two descriptors: the writable file
+ *                                               system's root and the listener of the filter
  *   runner: SEAL, once child 0 is ready   init: SEALED; from now on it holds no capability
  *   runner: FORK(n) for a later execution
  *                                         init: EXITED(pid, status) for each child that it forked

@@ -16,7 +16,7 @@ _Static_assert(sizeof(struct wire_welcome) == 24 + 16, "wire_welcome");
 _Static_assert(sizeof(struct wire_policy) == 24 + 64 + 32 + 176 + 24, "wire_policy");
 _Static_assert(sizeof(struct wire_capability) == 24 + 8 + 32 + 128 + 384, "wire_capability");
 _Static_assert(sizeof(struct wire_usage) == 72, "wire_usage");
-_Static_assert(sizeof(struct wire_end) == 24 + 16 + 24 + 72 + 64 + 512, "wire_end");
+_Static_assert(sizeof(struct wire_end) == 24 + 16 + 24 + 8 + 72 + 64 + 512, "wire_end");
 _Static_assert(sizeof(struct wire_failed) == 24 + 8 + 64 + 512, "wire_failed");
 _Static_assert(sizeof(struct wire_state) == 24 + 8 + 16 + 512, "wire_state");
 
@@ -196,6 +196,8 @@ static const char *wire_fields_end(const void *data, size_t tail, size_t nfds) {
         return "signal";
     if (p->code < 0 || p->code > WIRE_ERRNO_MAX)
         return "code";
+    if (p->cause != CAUSE_SYSCALL && (p->syscall_nr || p->syscall_arch))
+        return "syscall";
     if (!wire_text(p->stage, sizeof(p->stage)))
         return "stage";
     return wire_text(p->path, sizeof(p->path)) ? NULL : "path";

@@ -192,12 +192,14 @@ struct wire_usage {
 struct wire_end {
     struct wire_head head;
     uint32_t cause;
-    int32_t exit_code; /* -1 = none */
-    int32_t signal;    /* 0 = none */
-    int32_t code;      /* errno for CAUSE_START and CAUSE_INTERNAL, else 0 */
-    uint64_t limit;    /* the limit that ended it, in its own unit; 0 = none did */
-    uint64_t observed; /* what was measured against it */
-    uint64_t setup_ns; /* from the arrival of EXEC (of OPEN for the first) to exec */
+    int32_t exit_code;     /* -1 = none */
+    int32_t signal;        /* 0 = none */
+    int32_t code;          /* errno for CAUSE_START and CAUSE_INTERNAL, else 0 */
+    uint64_t limit;        /* the limit that ended it, in its own unit; 0 = none did */
+    uint64_t observed;     /* what was measured against it */
+    uint64_t setup_ns;     /* from the arrival of EXEC (of OPEN for the first) to exec */
+    int32_t syscall_nr;    /* CAUSE_SYSCALL: the system call that was refused … */
+    uint32_t syscall_arch; /* … and the AUDIT_ARCH_… of its table */
     struct wire_usage usage;
     char stage[WIRE_NAME_MAX]; /* START: "exec", "chdir", "files"; INTERNAL: the step's name */
     char path[WIRE_TEXT_MAX];  /* START: what could not be opened; hostile bytes, NUL-terminated */

@@ -15,6 +15,7 @@
 #include "clock.h"
 
 #define BENCH_GUARD_CHILDREN 64
+#define BENCH_GUARD_ROUNDS 8 /* the children of those that end become ours in turn */
 #define BENCH_GUARD_STOP_MS 15000u
 
 /* Waits for the end of `pid`. -> its exit code. */
@@ -40,8 +41,10 @@ static int bench_guard_watch(pid_t pid, const sigset_t *set) {
 /* Processes whose parent has ended are ours now: services that nobody could stop in order. */
 static void bench_guard_clean(void) {
     pid_t pid[BENCH_GUARD_CHILDREN];
-    size_t count;
-    while ((count = bench_proc_children(pid, BENCH_GUARD_CHILDREN)) > 0) {
+    for (int round = 0; round < BENCH_GUARD_ROUNDS; round++) {
+        size_t count = bench_proc_children(pid, BENCH_GUARD_CHILDREN);
+        if (!count)
+            break;
         for (size_t i = 0; i < count; i++)
             kill(pid[i], SIGTERM);
         for (size_t i = 0; i < count; i++)

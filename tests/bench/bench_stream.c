@@ -1,6 +1,7 @@
 #include "bench_stream.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 /* What is kept of an answer that is too large to keep. */
 struct bench_stream {
     uint64_t total;
+    bool known;        /* the header has come */
     uint64_t expected; /* of an answer with a length; 0 = chunked */
     struct buf head;
     char tail[BENCH_STREAM_TAIL + 1];
@@ -34,20 +36,20 @@ static void bench_stream_tail(struct bench_stream *s, const char *data, size_t l
     s->tail[s->tail_len] = '\0';
 }
 
-/* The header, as soon as it is there: how the end is recognised. */
+/* Keeps the first bytes; from the header, as soon as it is there: how the end is recognised. */
 static int bench_stream_head(struct bench_stream *s, const char *data, size_t len,
                              struct err *err) {
     size_t room = BENCH_STREAM_HEAD - s->head.len;
-    if (s->expected || !room ||
-        memmem(s->head.data ? s->head.data : "", s->head.len, "\r\n\r\n", 4))
-        return 0;
-    if (buf_append(&s->head, data, len < room ? len : room, err) < 0)
+    if (room && buf_append(&s->head, data, len < room ? len : room, err) < 0)
         return -1;
+    if (s->known)
+        return 0;
     struct bench_answer answer = {0};
     if (bench_http_parse(&s->head, &answer, err) < 0)
         return -1;
     if (!answer.status)
         return 0; /* the rest of the header is still to come */
+    s->known = true;
     if (answer.status != 200)
         return bench_http_check_run(&answer, err);
     const char *length = strcasestr(s->head.data, "\nContent-Length:");

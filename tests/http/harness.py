@@ -28,6 +28,8 @@ CLEAN_SECONDS = float(os.environ.get("PINFOLD_TEST_CLEAN_SECONDS", "1"))
 
 _numbers = itertools.count()
 _pairs = []
+_guardian = []
+_owner = os.getpid()
 
 
 def program(name):
@@ -43,6 +45,49 @@ def server_user():
         except KeyError:
             continue
     return "nobody"
+
+
+class Guardian:
+    """A process that outlives a killed test run by a moment: when the pipe to the run breaks, it ends
+    the servers and runners that are still there, by pid and start time."""
+
+    def __init__(self):
+        reader, self.writer = os.pipe()
+        self.pid = os.fork()
+        if self.pid:
+            os.close(reader)
+            return
+        os.setsid()
+        os.close(self.writer)
+        null = os.open("/dev/null", os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(null, number)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+            signal.signal(number, signal.SIG_IGN)
+        text = b""
+        while True:
+            part = os.read(reader, 4096)
+            if not part:
+                break
+            text += part
+        known = {tuple(map(int, line.split())) for line in text.splitlines()}
+        for pid, _ in clean.alive(known):
+            os.kill(pid, signal.SIGKILL)
+        os._exit(0)
+
+    def watch(self, pid):
+        for one, start in clean.identity([pid]):
+            os.write(self.writer, b"%d %d\n" % (one, start))
+
+    def close(self):
+        os.close(self.writer)
+        os.waitpid(self.pid, 0)
+
+
+def watch(pid):
+    if not _guardian:
+        _guardian.append(Guardian())
+    _guardian[0].watch(pid)
 
 
 class Guard:
@@ -129,9 +174,11 @@ class Pair:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (self.nofile, self.nofile))
 
         with open(os.path.join(self.work, log), "ab") as out:
-            return subprocess.Popen(list(prefix) + arguments, env=self.environment,
-                                    stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                    start_new_session=True, preexec_fn=prepare, cwd="/")
+            child = subprocess.Popen(list(prefix) + arguments, env=self.environment,
+                                     stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                     start_new_session=True, preexec_fn=prepare, cwd="/")
+        watch(child.pid)
+        return child
 
     def start_runner(self):
         self.runner = self.spawn(
@@ -279,12 +326,12 @@ class Pair:
 
     # The end
 
-    def end(self, child, number, seconds=10):
+    def end(self, child, number, seconds=10, pid=None):
         """Signals a child by pid and waits -> its exit code."""
         if child is None:
             return None
         if child.poll() is None:
-            os.kill(child.pid, number)
+            os.kill(pid or child.pid, number)
         try:
             return child.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -306,9 +353,9 @@ class Pair:
         if self.client:
             self.client.close()
         problem = None
-        for child in (self.server, self.runner):
+        for child, pid in ((self.server, self.server_pid), (self.runner, self.runner_pid)):
             try:
-                self.end(child, signal.SIGTERM)
+                self.end(child, signal.SIGTERM, pid=pid)
             except AssertionError as late:
                 problem = problem or late
         self.server = self.runner = None
@@ -336,8 +383,12 @@ class Pair:
 
 @atexit.register
 def discard_all():
+    if os.getpid() != _owner:
+        return
     for one in list(_pairs):
         one.discard()
+    if _guardian:
+        _guardian.pop().close()
 
 
 def wait_port(port, seconds=5):

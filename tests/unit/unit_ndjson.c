@@ -92,8 +92,8 @@ static void test_bounds(void **state) {
 static void test_wrong(void **state) {
     (void)state;
     static const char *const bad[] = {
-        "nonsense\n", "[1]\n",          "1\n", "{\"a\":1,\"a\":2}\n", "{\"a\":1} x\n",
-        "{\n",        "{\"a\":\"\xff\"}\n", "\"\n", "null\n",
+        "nonsense\n",         "[1]\n", "1\n",    "{\"a\":1,\"a\":2}\n", "{\"a\":1} x\n", "{\n",
+        "{\"a\":\"\xff\"}\n", "\"\n",  "null\n",
     };
 
     for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
@@ -146,8 +146,8 @@ static void test_callback(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lines),   cmocka_unit_test(test_bounds),
-        cmocka_unit_test(test_wrong),   cmocka_unit_test(test_nesting),
+        cmocka_unit_test(test_lines),    cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_wrong),    cmocka_unit_test(test_nesting),
         cmocka_unit_test(test_callback),
     };
     return cmocka_run_group_tests_name("ndjson", tests, NULL, NULL);

@@ -215,8 +215,9 @@ static void test_sha256(void **state) {
     struct policy a, b;
     build(text);
     assert_int_equal(parse("p", text, strlen(text), &a, NULL), 0);
-    strcat(text, "\n");
-    assert_int_equal(parse("p", text, strlen(text), &b, NULL), 0);
+    size_t len = strlen(text);
+    text[len] = '\n';
+    assert_int_equal(parse("p", text, len + 1, &b, NULL), 0);
     assert_memory_not_equal(a.sha256, b.sha256, sizeof(a.sha256));
     policy_done(&a);
     policy_done(&b);
@@ -231,7 +232,7 @@ struct place {
 };
 
 static void place_make(struct place *at) {
-    strcpy(at->dir, "/tmp/unit-policy-XXXXXX");
+    snprintf(at->dir, sizeof(at->dir), "/tmp/unit-policy-XXXXXX");
     assert_non_null(mkdtemp(at->dir));
     assert_int_equal(chmod(at->dir, 0755), 0);
     at->fd = open(at->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -1,120 +1,11 @@
 #include "rootfs.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <linux/sched.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "buf.h"
-#include "fd.h"
-#include "unit.h"
+#include "unit_template.h"
 #include "wire.h"
-
-#define ID_BASE 700000 /* outside id of user 0 in the test's jail */
-
-/* Shared with child processes: what went wrong there. */
-static char *shared_text;
-
-static void __attribute__((format(printf, 3, 4)))
-note(int line, const char *what, const char *fmt, ...) {
-    int code = errno;
-    va_list ap;
-    int at = snprintf(shared_text, 400, "line %d: %s (%s): ", line, what, strerror(code));
-    va_start(ap, fmt);
-    (void)vsnprintf(shared_text + at, 400, fmt, ap);
-    va_end(ap);
-}
-
-#define CHECK(cond, ...)                                                                           \
-    do {                                                                                           \
-        if (!(cond)) {                                                                             \
-            note(__LINE__, #cond, __VA_ARGS__);                                                    \
-            return 1;                                                                              \
-        }                                                                                          \
-    } while (0)
-
-static bool is_root(void) {
-    if (geteuid() == 0) {
-        return true;
-    }
-    print_message("SKIP: mount namespaces can only be made by root\n");
-    return false;
-}
-
-static void wait_for(pid_t pid) {
-    int status = 0;
-    assert_true(pid > 0);
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        fail_msg("status 0x%x: %s", (unsigned)status, shared_text);
-    }
-}
-
-/* Runs `fn` in a child inside the template. */
-static void in_template(const struct rootfs *r, int (*fn)(void)) {
-    shared_text[0] = '\0';
-    pid_t pid = fork();
-    if (pid == 0) {
-        _exit(setns(r->mnt_ns, CLONE_NEWNS) == 0 ? fn() : 99);
-    }
-    wait_for(pid);
-}
-
-static int write_text(const char *path, const char *text) {
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : write(fd, text, strlen(text));
-    int code = errno;
-    fd_close(&fd);
-    errno = code;
-    return n == (ssize_t)strlen(text) ? 0 : -1;
-}
-
-/* Runs `fn` as process 1 and user 0 of a jail that is copied from the template. */
-static void in_jail(const struct rootfs *r, int (*fn)(void)) {
-    shared_text[0] = '\0';
-    int go[2];
-    int home = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    struct clone_args args = {.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET |
-                                       CLONE_NEWIPC | CLONE_NEWUTS,
-                              .exit_signal = SIGCHLD};
-    char path[64], map[64], byte = 0;
-    assert_true(home >= 0);
-    assert_int_equal(pipe2(go, O_CLOEXEC), 0);
-    assert_int_equal(setns(r->mnt_ns, CLONE_NEWNS), 0);
-    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
-    if (pid == 0) {
-        fd_close(&go[1]);
-        if (read(go[0], &byte, 1) != 1 || setresgid(0, 0, 0) != 0 || setresuid(0, 0, 0) != 0) {
-            _exit(98);
-        }
-        _exit(fn());
-    }
-    assert_int_equal(setns(home, CLONE_NEWNS), 0);
-    assert_true(pid > 0);
-    (void)snprintf(map, sizeof map, "0 %d 65536\n", ID_BASE);
-    (void)snprintf(path, sizeof path, "/proc/%d/gid_map", (int)pid);
-    assert_int_equal(write_text(path, map), 0);
-    (void)snprintf(path, sizeof path, "/proc/%d/uid_map", (int)pid);
-    assert_int_equal(write_text(path, map), 0);
-    assert_int_equal(write(go[1], &byte, 1), 1);
-    wait_for(pid);
-    fd_close(&go[0]);
-    fd_close(&go[1]);
-    fd_close(&home);
-}
 
 static void build_host(struct rootfs *r) {
     struct rootfs_config cfg = {ROOTFS_IMAGE_HOST, -1, WIRE_WRITABLE_ALL};
@@ -125,19 +16,6 @@ static void build_host(struct rootfs *r) {
 }
 
 /* ---- what the template of image host holds ---- */
-
-static int count_entries(const char *path) {
-    DIR *d = opendir(path);
-    int n = 0;
-    if (d == NULL) {
-        return -1;
-    }
-    for (const struct dirent *e; (e = readdir(d)) != NULL;) {
-        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-    }
-    (void)closedir(d);
-    return n;
-}
 
 static int shape(void) {
     static const struct {
@@ -201,17 +79,6 @@ static void test_shape(void **state) {
 }
 
 /* ---- /etc ---- */
-
-static int read_text(const char *path, char *text, size_t size) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
-    fd_close(&fd);
-    if (n < 0) {
-        return -1;
-    }
-    text[n] = '\0';
-    return 0;
-}
 
 static int etc_holds(void) {
     static const struct {
@@ -327,13 +194,6 @@ static int attempt_bare_usr(void) {
         return -1;
     }
     return (int)syscall(SYS_open_tree, AT_FDCWD, "/usr", OPEN_TREE_CLONE);
-}
-
-static int attempt_write(const char *path) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    int rc = fd < 0 ? -1 : 0;
-    fd_close(&fd);
-    return rc;
 }
 
 static int attempt_write_root(void) {
@@ -471,163 +331,6 @@ static void test_setup(void **state) {
     rootfs_done(&r);
 }
 
-/* ---- imported images ---- */
-
-struct images {
-    char path[64]; /* the directory of images */
-    int fd;
-};
-
-static void images_make(struct images *im) {
-    (void)snprintf(im->path, sizeof im->path, "/tmp/unit-rootfs-XXXXXX");
-    assert_non_null(mkdtemp(im->path));
-    im->fd = open(im->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    assert_true(im->fd >= 0);
-}
-
-static void images_remove(struct images *im) {
-    char *const argv[] = {(char[]){"rm"}, (char[]){"-rf"}, (char[]){"--"}, im->path, NULL};
-    fd_close(&im->fd);
-    pid_t pid = fork();
-    if (pid == 0) {
-        (void)execv("/bin/rm", argv);
-        _exit(97);
-    }
-    wait_for(pid);
-}
-
-/* An image NAME with all mount points, but `bad` is what `how` says: a link text, "-" for a regular
- * file, "" for nothing. */
-static void images_add(struct images *im, const char *name, const char *bad, const char *how) {
-    static const char *const dirs[] = {"",        "proc", "dev",       "tmp", "var",
-                                       "var/tmp", "home", "home/user", "etc", "workspace"};
-    char path[256];
-    assert_int_equal(mkdirat(im->fd, name, 0755), 0);
-    for (size_t i = 0; i < UNIT_COUNT(dirs); i++) {
-        (void)snprintf(path, sizeof path, "%s/rootfs/%s", name, dirs[i]);
-        if (bad == NULL || strcmp(dirs[i], bad) != 0) {
-            if (mkdirat(im->fd, path, 0755) != 0) {
-                assert_int_equal(errno, ENOENT); /* below a bad directory */
-            }
-        } else if (strcmp(how, "-") == 0) {
-            int fd = openat(im->fd, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-            assert_true(fd >= 0);
-            fd_close(&fd);
-        } else if (how[0] != '\0') {
-            assert_int_equal(symlinkat(how, im->fd, path), 0);
-        }
-    }
-}
-
-static void test_image_refused(void **state) {
-    (void)state;
-    static const struct {
-        const char *name, *bad, *how, *says;
-    } cases[] = {
-        {"proc-link", "proc", "/etc", "step proc: mount target proc is a symbolic link"},
-        {"dev-link", "dev", "..", "step dev: mount target dev is a symbolic link"},
-        {"tmp-link", "tmp", "/", "step targets: mount target tmp is a symbolic link"},
-        {"var-link", "var", "tmp", "step targets: mount target var/tmp is a symbolic link"},
-        {"home-link", "home", "/root", "step targets: mount target home/user is a symbolic link"},
-        {"work-file", "workspace", "-", "step targets: mount target workspace is not a directory"},
-        {"work-none", "workspace", "", "step targets: mount target workspace does not exist"},
-        {"no-proc", "proc", "", "step proc: mount target proc does not exist"},
-    };
-    struct images im;
-    struct err e;
-    if (!is_root()) {
-        skip();
-    }
-    images_make(&im);
-    for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
-        struct rootfs r = {-1};
-        struct rootfs_config cfg = {cases[i].name, im.fd, WIRE_WRITABLE_ALL};
-        images_add(&im, cases[i].name, cases[i].bad, cases[i].how);
-        unit_fails(rootfs_build(&cfg, &r, &e), e, ERR_INVALID);
-        if (strstr(e.text, cases[i].says) == NULL || strstr(e.text, cases[i].name) == NULL) {
-            fail_msg("%s: %s", cases[i].name, e.text);
-        }
-        assert_int_equal(r.mnt_ns, -1);
-    }
-    images_remove(&im);
-}
-
-static void test_image_names(void **state) {
-    (void)state;
-    static const char *const names[] = {"", ".", "..", "../x", "a/b", "-x", "absent", "file"};
-    struct images im;
-    struct err e;
-    if (!is_root()) {
-        skip();
-    }
-    images_make(&im);
-    int fd = openat(im.fd, "file", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    fd_close(&fd);
-    for (size_t i = 0; i < UNIT_COUNT(names); i++) {
-        struct rootfs r = {-1};
-        struct rootfs_config cfg = {names[i], im.fd, WIRE_WRITABLE_ALL};
-        unit_fails(rootfs_build(&cfg, &r, &e), e, ERR_INVALID);
-    }
-    /* A link to an image, and an image that others can write to. */
-    images_add(&im, "good", NULL, "");
-    assert_int_equal(symlinkat("good", im.fd, "alias"), 0);
-    struct rootfs_config alias = {"alias", im.fd, WIRE_WRITABLE_ALL};
-    struct rootfs_config good = {"good", im.fd, WIRE_WRITABLE_ALL};
-    struct rootfs r = {-1};
-    unit_fails(rootfs_build(&alias, &r, &e), e, ERR_INVALID);
-    assert_int_equal(fchmodat(im.fd, "good/rootfs", 0777, 0), 0);
-    unit_fails(rootfs_build(&good, &r, &e), e, ERR_INVALID);
-    images_remove(&im);
-}
-
-static int image_holds(void) {
-    char text[256];
-    CHECK(read_text("/etc/hosts", text, sizeof text) == 0, "hosts");
-    CHECK(strstr(text, "::1 localhost") != NULL, "hosts says %s", text);
-    CHECK(access("/usr", F_OK) != 0, "the host's /usr is there");
-    CHECK(count_entries("/dev") == 13, "/dev has %d entries", count_entries("/dev"));
-    errno = 0;
-    CHECK(attempt_write("/workspace/x") != 0 && errno == EROFS, "the image is writable");
-    CHECK(mount("tmpfs", "/workspace", "tmpfs", 0, NULL) == 0, "tmpfs");
-    CHECK(mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") == 0,
-          "proc");
-    CHECK(mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance") == 0,
-          "devpts");
-    CHECK(attempt_remount_root() != 0, "remount");
-    return 0;
-}
-
-static void test_image(void **state) {
-    (void)state;
-    struct images im;
-    struct err e;
-    struct rootfs r = {-1};
-    if (!is_root()) {
-        skip();
-    }
-    images_make(&im);
-    images_add(&im, "good", NULL, "");
-    int fd = openat(im.fd, "good/rootfs/etc/hosts", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
-    assert_true(fd >= 0);
-    fd_close(&fd);
-    struct rootfs_config cfg = {"good", im.fd, WIRE_WRITABLE_ALL};
-    unit_works(rootfs_build(&cfg, &r, &e), e);
-    in_jail(&r, image_holds);
-    rootfs_done(&r);
-    /* A hosts file that is a link is left alone, wherever it leads. */
-    assert_int_equal(unlinkat(im.fd, "good/rootfs/etc/hosts", 0), 0);
-    assert_int_equal(symlinkat("/proc/self/exe", im.fd, "good/rootfs/etc/hosts"), 0);
-    unit_works(rootfs_build(&cfg, &r, &e), e);
-    rootfs_done(&r);
-    /* What a policy does not make writable needs no mount point. */
-    assert_int_equal(unlinkat(im.fd, "good/rootfs/home/user", AT_REMOVEDIR), 0);
-    unit_fails(rootfs_build(&cfg, &r, &e), e, ERR_INVALID);
-    cfg.writable = WIRE_WRITABLE_WORKSPACE;
-    unit_works(rootfs_build(&cfg, &r, &e), e);
-    rootfs_done(&r);
-    images_remove(&im);
-}
-
 /* ---- nothing is left in the process that built it ---- */
 
 static void test_no_trace(void **state) {
@@ -663,13 +366,11 @@ static void test_no_trace(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shape),         cmocka_unit_test(test_etc),
-        cmocka_unit_test(test_refused),       cmocka_unit_test(test_setup),
-        cmocka_unit_test(test_image_refused), cmocka_unit_test(test_image_names),
-        cmocka_unit_test(test_image),         cmocka_unit_test(test_no_trace),
+        cmocka_unit_test(test_shape),    cmocka_unit_test(test_etc),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_setup),
+        cmocka_unit_test(test_no_trace),
     };
-    shared_text = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared_text == MAP_FAILED) {
+    if (!template_init()) {
         return 1;
     }
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -37,7 +37,7 @@
 #endif
 
 #define ALLOW SECCOMP_RET_ALLOW
-#define KILL SECCOMP_RET_KILL_PROCESS
+#define NOTIFY SECCOMP_RET_USER_NOTIF
 #define FAIL(code) (SECCOMP_RET_ERRNO | (code))
 #define HIGH (1ULL << 32) /* what a 32-bit argument does not have */
 
@@ -306,13 +306,13 @@ static void test_unknown(void **state) {
         assert_int_equal(ask((enum policy_syscalls)set, -1, 0, 0, 0), FAIL(ENOSYS));
         for (int nr = 0; nr < 500; nr++) {
             struct seccomp_data d = {.nr = nr, .arch = AUDIT_ARCH_I386};
-            assert_int_equal(interpret(&programs[set], &d), KILL);
+            assert_int_equal(interpret(&programs[set], &d), NOTIFY);
             d.arch = AUDIT_ARCH_ARM;
-            assert_int_equal(interpret(&programs[set], &d), KILL);
+            assert_int_equal(interpret(&programs[set], &d), NOTIFY);
 #ifdef __x86_64__
             d.arch = ARCH;
             d.nr = 0x40000000 + nr; /* x32 */
-            assert_int_equal(interpret(&programs[set], &d), KILL);
+            assert_int_equal(interpret(&programs[set], &d), NOTIFY);
 #endif
         }
     }
@@ -477,21 +477,19 @@ static void test_real(void **state) {
 static int foreign_i386(void) {
     long nr = 20; /* getpid there */
     __asm__ volatile("int $0x80" : "+a"(nr) : : "memory", "r8", "r9", "r10", "r11");
-    return 1;
+    return nr == -ENOSYS ? 0 : 1;
 }
 
 static int foreign_x32(void) {
-    (void)syscall(0x40000000 + SYS_getpid);
-    return 1;
+    return syscall(0x40000000 + SYS_getpid) < 0 && errno == ENOSYS ? 0 : 1;
 }
 
+/* Without a listener, as here, the kernel answers ENOSYS itself; the call is not made either way. */
 static void test_foreign(void **state) {
     (void)state;
     for (int set = 0; set < 2; set++) {
-        int status = under((enum policy_syscalls)set, foreign_i386);
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
-        status = under((enum policy_syscalls)set, foreign_x32);
-        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSYS);
+        assert_int_equal(under((enum policy_syscalls)set, foreign_i386), 0);
+        assert_int_equal(under((enum policy_syscalls)set, foreign_x32), 0);
     }
 }
 #endif

@@ -222,8 +222,9 @@ static void test_user(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        PLACED(test_make), PLACED(test_mend),  PLACED(test_refused),        PLACED(test_links_inside),
-        PLACED(test_lock), PLACED(test_enter), cmocka_unit_test(test_user),
+        PLACED(test_make),           PLACED(test_mend), PLACED(test_refused),
+        PLACED(test_links_inside),   PLACED(test_lock), PLACED(test_enter),
+        cmocka_unit_test(test_user),
     };
     return cmocka_run_group_tests_name("state", tests, NULL, NULL);
 }

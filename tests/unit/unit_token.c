@@ -147,8 +147,9 @@ static void test_wrong_lists(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_new),  cmocka_unit_test(test_form),        cmocka_unit_test(test_hash),
-        cmocka_unit_test(test_list), cmocka_unit_test(test_wrong_lists),
+        cmocka_unit_test(test_new),         cmocka_unit_test(test_form),
+        cmocka_unit_test(test_hash),        cmocka_unit_test(test_list),
+        cmocka_unit_test(test_wrong_lists),
     };
     return cmocka_run_group_tests_name("token", tests, NULL, NULL);
 }

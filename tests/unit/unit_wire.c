@@ -446,6 +446,24 @@ static void test_end(void **state) {
     }
 }
 
+static void test_only_a_refused_call_names_one(void **state) {
+    (void)state;
+    struct packet p;
+    make_end(&p);
+    p.end.cause = CAUSE_SYSCALL;
+    p.end.exit_code = -1;
+    p.end.signal = 31;
+    p.end.syscall_nr = 101;
+    p.end.syscall_arch = 0xc000003e;
+    right(&p, true);
+    p.end.cause = CAUSE_SIGNAL;
+    wrong(&p, true, "syscall");
+    p.end.syscall_nr = 0;
+    wrong(&p, true, "syscall");
+    p.end.syscall_arch = 0;
+    right(&p, true);
+}
+
 static void test_texts_end_within_their_arrays(void **state) {
     (void)state;
     struct packet p;
@@ -488,6 +506,7 @@ int main(void) {
         cmocka_unit_test(test_welcome_and_capability),
         cmocka_unit_test(test_policy),
         cmocka_unit_test(test_end),
+        cmocka_unit_test(test_only_a_refused_call_names_one),
         cmocka_unit_test(test_texts_end_within_their_arrays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,151 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "answer.h"
+#include "api.h"
+#include "clock.h"
+#include "json_out.h"
+
+/* Encoded events that are ready to be sent; one event has at most 64 KiB of data, each byte of which
+ * may need six characters. */
+#define API_EVENTS_WANT ((size_t)48 * 1024)
+#define API_EVENTS_MAX (API_EVENTS_WANT + 6 * EVENTS_CHUNK_MAX + 4096)
+
+struct api_events {
+    struct run_watcher watcher; /* keeps the run in memory */
+    struct http_req *req;
+    struct run *run;
+    struct buf out;
+    size_t sent;
+    bool follow; /* stay until the run is over */
+    bool cancels; /* the client that leaves wants the run to end */
+    bool last;    /* the last event is in `out` or was sent */
+    bool failed;
+};
+
+static void api_events_changed(struct run_watcher *w)
+{
+    struct api_events *e = (struct api_events *)(void *)w;
+    /* Asleep means it has had everything: what comes now is the first it can be late for. */
+    if (e->req->asleep)
+        w->progress_ms = clock_mono_ms();
+    http_wake(e->req);
+}
+
+static void api_events_fill(struct api_events *e)
+{
+    buf_clear(&e->out);
+    e->sent = 0;
+    e->watcher.progress_ms = clock_mono_ms();
+    int rc = answer_events(e->run, &e->watcher, API_EVENTS_WANT, &e->out, NULL);
+    if (rc < 0)
+        e->failed = true;
+    e->last = rc == 1;
+    run_io_resume(e->run);
+}
+
+static ssize_t api_events_read(void *arg, char *data, size_t size)
+{
+    struct api_events *e = arg;
+    if (e->sent == e->out.len && !e->last)
+        api_events_fill(e);
+    size_t left = e->out.len - e->sent;
+    if (left == 0) {
+        if (e->failed)
+            return -2;
+        return e->last || !e->follow ? -1 : 0;
+    }
+    size_t n = left < size ? left : size;
+    memcpy(data, e->out.data + e->sent, n);
+    e->sent += n;
+    e->watcher.progress_ms = clock_mono_ms();
+    return (ssize_t)n;
+}
+
+static void api_events_done(void *arg)
+{
+    struct api_events *e = arg;
+    struct run *run = e->run;
+    runs_pin(run);
+    run_unwatch(&e->watcher);
+    /* Whoever has read to the end has not gone away. */
+    if (e->cancels && !e->last)
+        run_cancel(run, CAUSE_LOST_CLIENT);
+    runs_unpin(run);
+    buf_done(&e->out);
+    free(e);
+}
+
+static const struct http_stream api_events_ops = {.read = api_events_read, .done = api_events_done};
+
+/* The client hung up while there was nothing to send. */
+static void api_events_gone(struct http_req *req)
+{
+    struct api_events *e = req->owner;
+    if (e->cancels && !e->last)
+        run_cancel(e->run, CAUSE_LOST_CLIENT);
+}
+
+static struct api_events *api_events_new(struct http_req *req, struct run *run)
+{
+    struct api_error error = {0};
+    struct api_events *e = calloc(1, sizeof(*e));
+    if (e == NULL) {
+        api_error_memory(&error);
+        http_reply_error(req, &error);
+        return NULL;
+    }
+    e->req = req;
+    e->run = run;
+    e->follow = true;
+    buf_init(&e->out, API_EVENTS_MAX);
+    e->watcher.changed = api_events_changed;
+    return e;
+}
+
+static void api_events_start(struct api_events *e, struct http_req *req, uint64_t after)
+{
+    run_follow(e->run, &e->watcher, after);
+    req->owner = e;
+    req->gone = api_events_gone;
+    http_reply_stream(req, 200, "application/x-ndjson", UINT64_MAX, &api_events_ops, e);
+}
+
+void api_events_stream(struct server *s, struct http_req *req, struct run *run)
+{
+    (void)s;
+    struct api_events *e = api_events_new(req, run);
+    struct json_out j;
+    if (e == NULL)
+        return;
+    e->cancels = run->cancel_on_disconnect;
+    json_out_init(&j, &e->out);
+    json_out_open(&j, NULL, '{');
+    json_out_u64(&j, "seq", 0);
+    json_out_str(&j, "type", "accepted");
+    json_out_str(&j, "id", run->id);
+    json_out_close(&j, '}');
+    if (json_out_end(&j, NULL) < 0 || buf_puts(&e->out, "\n", NULL) < 0)
+        e->failed = true;
+    api_events_start(e, req, 0);
+}
+
+void api_events_get(struct server *s, struct http_req *req, const struct route_args *args)
+{
+    struct api_error error = {0};
+    uint64_t after = 0;
+    bool follow = false;
+    struct run *run = api_runs_mine(s, req, args->value[0]);
+    if (run == NULL)
+        return;
+    if (route_query_u64(req, "after", 0, UINT64_MAX - 1, &after, &error) < 0 ||
+        route_query_bool(req, "follow", &follow, &error) < 0) {
+        http_reply_error(req, &error);
+        return;
+    }
+    struct api_events *e = api_events_new(req, run);
+    if (e == NULL)
+        return;
+    e->follow = follow;
+    api_events_start(e, req, after);
+}

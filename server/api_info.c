@@ -1,0 +1,204 @@
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "api.h"
+#include "fd.h"
+#include "image.h"
+#include "json_out.h"
+
+#define API_INFO_MAX ((size_t)4 * 1024 * 1024)
+#define API_INFO_JSON "application/json"
+
+static void api_info_begin(struct json_out *j, struct buf *out)
+{
+    buf_init(out, API_INFO_MAX);
+    json_out_init(j, out);
+    json_out_open(j, NULL, '{');
+}
+
+static void api_info_end(struct http_req *req, struct json_out *j)
+{
+    json_out_close(j, '}');
+    api_reply_buf(req, 200, API_INFO_JSON, j->buf, json_out_end(j, NULL));
+}
+
+void api_info_healthz(struct server *s, struct http_req *req, const struct route_args *args)
+{
+    (void)s;
+    (void)args;
+    struct buf out;
+    struct json_out j;
+    api_info_begin(&j, &out);
+    json_out_str(&j, "status", "ok");
+    api_info_end(req, &j);
+}
+
+void api_info_readyz(struct server *s, struct http_req *req, const struct route_args *args)
+{
+    (void)args;
+    struct buf out;
+    struct json_out j;
+    struct api_error error = {0};
+    const char *why = server_not_ready(s);
+    if (why != NULL) {
+        api_error_set(&error, 503, "not_ready", NULL, "Not ready: %s.", why);
+        http_reply_error(req, &error);
+        return;
+    }
+    api_info_begin(&j, &out);
+    json_out_str(&j, "status", "ready");
+    api_info_end(req, &j);
+}
+
+void api_info_metrics(struct server *s, struct http_req *req, const struct route_args *args)
+{
+    (void)args;
+    struct links_totals t;
+    struct buf out;
+    links_sum(&s->links, &t);
+    struct metrics_gauges g = {.queued = s->runs.queue.count,
+                               .queued_bytes = s->runs.queue.bytes,
+                               .active = s->runs.active,
+                               .kept = s->runs.done_count,
+                               .kept_bytes = s->runs.done_bytes,
+                               .connections = http_connections(s->http),
+                               .requests = http_in_flight(s->http),
+                               .shards = t.shards,
+                               .shards_ready = t.ready,
+                               .shards_healthy = t.healthy,
+                               .slots = t.slots,
+                               .slots_in_use = t.in_use,
+                               .warm = t.warm,
+                               .jails_made = t.jails_made,
+                               .jails_taken_warm = t.taken_warm,
+                               .shards_lost = s->links.lost,
+                               .draining = s->draining};
+    buf_init(&out, API_INFO_MAX);
+    int rc = metrics_write(&s->metrics, &g, &out, NULL);
+    api_reply_buf(req, 200, "text/plain; version=0.0.4; charset=utf-8", &out, rc);
+}
+
+static void api_info_capability(struct json_out *j, const struct wire_capability *c)
+{
+    json_out_open(j, NULL, '{');
+    json_out_str(j, "name", c->name);
+    json_out_str(j, "status", c->status == WIRE_CAP_ENFORCED ? "enforced" : "unavailable");
+    json_out_bool(j, "required", c->required != 0);
+    json_out_str(j, "how", c->how);
+    json_out_str(j, "proof", c->proof);
+    if (c->remedy[0] != '\0')
+        json_out_str(j, "remedy", c->remedy);
+    json_out_close(j, '}');
+}
+
+void api_info_capabilities(struct server *s, struct http_req *req, const struct route_args *args)
+{
+    (void)args;
+    struct buf out;
+    struct json_out j;
+    struct api_error error = {0};
+    struct links_totals t;
+    const struct link *shard = links_first_ready(&s->links);
+    if (shard == NULL) {
+        api_error_set(&error, 503, "no_runner", NULL, "No runner is connected: %s.",
+                      s->links.last_error);
+        http_reply_error(req, &error);
+        return;
+    }
+    links_sum(&s->links, &t);
+    api_info_begin(&j, &out);
+    json_out_u64(&j, "shards", t.ready);
+    json_out_u64(&j, "slots", t.slots);
+    json_out_u64(&j, "warm", t.warm);
+    json_out_str(&j, "health", t.health);
+    json_out_open(&j, "capabilities", '[');
+    for (size_t i = 0; i < shard->capability_count; i++)
+        api_info_capability(&j, &shard->capabilities[i]);
+    json_out_close(&j, ']');
+    api_info_end(req, &j);
+}
+
+static void api_info_image(struct json_out *j, const struct image *image)
+{
+    json_out_open(j, NULL, '{');
+    json_out_str(j, "name", image->name);
+    json_out_str(j, "sha256", image->sha256);
+    json_out_u64(j, "files", image->files);
+    json_out_u64(j, "bytes", image->bytes);
+    json_out_u64(j, "imported_at", image->imported_at);
+    json_out_close(j, '}');
+}
+
+void api_info_images(struct server *s, struct http_req *req, const struct route_args *args)
+{
+    (void)args;
+    struct buf out;
+    struct json_out j;
+    struct err err;
+    struct api_error error = {0};
+    struct image_list list = {0};
+    err_clear(&err);
+    fd_cleanup int dir = state_open_dir(&s->state, STATE_IMAGES, &err);
+    if (dir < 0 || image_list_read(dir, &list, NULL, &err) < 0) {
+        log_err(&s->log, LOG_ERROR, "images_unreadable", &err);
+        api_error_set(&error, 500, "internal", NULL, "The images could not be listed.");
+        http_reply_error(req, &error);
+        return;
+    }
+    api_info_begin(&j, &out);
+    json_out_open(&j, "images", '[');
+    json_out_open(&j, NULL, '{');
+    json_out_str(&j, "name", IMAGE_HOST);
+    json_out_str(&j, "about", "the programs of the machine that the runner is on, read-only");
+    json_out_close(&j, '}');
+    for (size_t i = 0; i < list.count; i++)
+        api_info_image(&j, &list.items[i]);
+    json_out_close(&j, ']');
+    image_list_done(&list);
+    api_info_end(req, &j);
+}
+
+struct api_info_used {
+    uint64_t queued, running, kept, bytes;
+};
+
+static void api_info_count(const struct runs *runs, const char *owner, struct api_info_used *u)
+{
+    for (const struct run *run = runs->newest; run != NULL; run = run->older) {
+        if (strcmp(run->owner, owner) != 0)
+            continue;
+        u->queued += run->phase == RUN_QUEUED;
+        u->running += run->phase == RUN_STEP || run->phase == RUN_COLLECT;
+        u->kept += run->phase == RUN_DONE;
+        u->bytes += run->memory;
+    }
+}
+
+void api_info_me(struct server *s, struct http_req *req, const struct route_args *args)
+{
+    (void)args;
+    static const char *const scopes[] = {"run", "read", "metrics", "admin"};
+    struct buf out;
+    struct json_out j;
+    struct api_info_used used = {0};
+    api_info_count(&s->runs, req->user_name, &used);
+    api_info_begin(&j, &out);
+    json_out_str(&j, "user", req->user_name);
+    json_out_open(&j, "scopes", '[');
+    for (size_t i = 0; i < (req->user_admin ? 4u : 2u); i++)
+        json_out_str(&j, NULL, scopes[i]);
+    json_out_close(&j, ']');
+    json_out_open(&j, "quota", '{');
+    json_out_u64(&j, "queued_runs", s->runs.options.queue_count);
+    json_out_u64(&j, "results_kept", s->runs.options.keep_count);
+    json_out_u64(&j, "results_bytes", s->runs.options.keep_bytes);
+    json_out_close(&j, '}');
+    json_out_open(&j, "used", '{');
+    json_out_u64(&j, "queued_runs", used.queued);
+    json_out_u64(&j, "running_runs", used.running);
+    json_out_u64(&j, "results_kept", used.kept);
+    json_out_u64(&j, "results_bytes", used.bytes);
+    json_out_close(&j, '}');
+    api_info_end(req, &j);
+}

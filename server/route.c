@@ -1,0 +1,112 @@
+#include "route.h"
+
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+
+#include "api.h"
+#include "server.h"
+#include "str.h"
+
+/* A body that nobody asked for. */
+#define ROUTE_IDLE_BODY_MAX (64u * 1024)
+
+const struct route route_table[] = {
+    {"POST", "/v1/runs", ROUTE_BODY, api_runs_create},
+    {"GET", "/v1/runs", 0, api_runs_list},
+    {"GET", "/v1/runs/{}", 0, api_runs_get},
+    {"DELETE", "/v1/runs/{}", 0, api_runs_delete},
+    {"GET", "/v1/runs/{}/events", 0, api_events_get},
+    {"GET", "/v1/runs/{}/steps/{}/stdout", 0, api_raw_stdout},
+    {"GET", "/v1/runs/{}/steps/{}/stderr", 0, api_raw_stderr},
+    {"GET", "/v1/policies", 0, api_policies_list},
+    {"GET", "/v1/policies/{}", 0, api_policies_get},
+    {"GET", "/v1/capabilities", 0, api_info_capabilities},
+    {"GET", "/v1/images", 0, api_info_images},
+    {"GET", "/v1/me", 0, api_info_me},
+    {"GET", "/metrics", ROUTE_ADMIN, api_info_metrics},
+    {"GET", "/healthz", ROUTE_PUBLIC, api_info_healthz},
+    {"GET", "/readyz", ROUTE_PUBLIC, api_info_readyz},
+    {"GET", "/openapi.json", ROUTE_PUBLIC, openapi_get},
+    {0},
+};
+
+static int route_authenticate(struct server *s, struct http_req *req, struct api_error *error)
+{
+    const struct token_record *who = auth_check(&s->auth, http_header(req, "Authorization"));
+    if (who == NULL)
+        return api_error_set(error, 401, "unauthorized", NULL,
+                             "This needs a valid token: Authorization: Bearer TOKEN.");
+    str_copy(req->user_name, sizeof(req->user_name), who->name);
+    req->user = req->user_name;
+    req->user_admin = who->admin;
+    return 0;
+}
+
+/* application/json, with or without parameters, and application/…+json. */
+static bool route_is_json(const char *type)
+{
+    size_t len = strcspn(type, "; \t");
+    if (len == 16 && strncasecmp(type, "application/json", 16) == 0)
+        return true;
+    return len > 17 && strncasecmp(type, "application/", 12) == 0 &&
+           strncasecmp(type + len - 5, "+json", 5) == 0;
+}
+
+static int route_check_body(struct http_req *req, struct api_error *error)
+{
+    const char *type = http_header(req, "Content-Type");
+    if (type != NULL && !route_is_json(type))
+        return api_error_set(error, 415, "not_json", NULL,
+                             "The body must be JSON (Content-Type: application/json).");
+    const char *coding = http_header(req, "Content-Encoding");
+    if (coding != NULL && strcasecmp(coding, "identity") != 0)
+        return api_error_set(error, 415, "content_coding", NULL,
+                             "A compressed body is not understood.");
+    return 0;
+}
+
+int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct api_error *error)
+{
+    struct server *s = server;
+    struct route_args args;
+    char allow[64];
+    struct api_error missing = {0};
+    const struct route *r =
+        route_find(route_table, req->method, req->target, &args, allow, sizeof(allow), &missing);
+    /* Who has no token does not learn what there is. */
+    if ((r == NULL || (r->flags & ROUTE_PUBLIC) == 0) && route_authenticate(s, req, error) < 0)
+        return -1;
+    if (r == NULL) {
+        if (missing.status == 405)
+            http_add_header(req, "Allow", "%s", allow);
+        *error = missing;
+        return -1;
+    }
+    if ((r->flags & ROUTE_ADMIN) != 0 && !req->user_admin)
+        return api_error_set(error, 403, "forbidden", NULL, "This needs an administrator's token.");
+    if ((r->flags & ROUTE_BODY) != 0 && route_check_body(req, error) < 0)
+        return -1;
+    if ((r->flags & ROUTE_BODY) != 0 && s->draining)
+        return api_error_set(error, 503, "draining", NULL,
+                             "The server is about to stop and takes no new work.");
+    *body_max = (r->flags & ROUTE_BODY) != 0 ? SERVER_BODY_MAX : ROUTE_IDLE_BODY_MAX;
+    req->route = r;
+    return 0;
+}
+
+void route_handle(void *server, struct http_req *req)
+{
+    struct route_args args;
+    char allow[64];
+    const struct route *r =
+        route_find(route_table, req->method, req->target, &args, allow, sizeof(allow), NULL);
+    r->handle(server, req, &args);
+}
+
+void route_ended(void *server, struct http_req *req)
+{
+    struct server *s = server;
+    if (req->status > 0 && req->status < METRICS_STATUS_MAX)
+        s->metrics.responses[req->status / 100]++;
+}

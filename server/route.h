@@ -1,0 +1,52 @@
+/* Which request goes where: a table of method and path. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api_error.h"
+#include "http.h"
+
+struct server;
+
+#define ROUTE_ARGS_MAX 4
+#define ROUTE_ARG_SIZE 128
+
+/* The values of the {} in a pattern, percent-decoded. */
+struct route_args {
+    size_t count;
+    char value[ROUTE_ARGS_MAX][ROUTE_ARG_SIZE];
+};
+
+enum route_flag {
+    ROUTE_PUBLIC = 1, /* no token needed */
+    ROUTE_ADMIN = 2,
+    ROUTE_BODY = 4, /* takes a JSON body; others ignore a short one */
+};
+
+struct route {
+    const char *method;
+    const char *pattern; /* "/v1/runs/{}/events" */
+    unsigned flags;
+    void (*handle)(struct server *s, struct http_req *req, const struct route_args *args);
+};
+
+/* The routes of the server; ends with a row whose method is NULL. */
+extern const struct route route_table[];
+
+/* Finds the row for a method and a path (as it was sent) in `table`. NULL: *error is filled with 400
+ * (a path that cannot be decoded), 404, or 405, and `allow` (size bytes) then lists the methods. */
+const struct route *route_find(const struct route *table, const char *method, const char *path,
+                               struct route_args *args, char *allow, size_t size,
+                               struct api_error *error);
+
+/* Query parameters: 0, or -1 with *error = 400 naming the parameter. Absent: *value is untouched. */
+int route_query_u64(struct http_req *req, const char *name, uint64_t min, uint64_t max,
+                    uint64_t *value, struct api_error *error);
+int route_query_bool(struct http_req *req, const char *name, bool *value, struct api_error *error);
+
+/* What http.h wants. */
+int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct api_error *error);
+void route_handle(void *server, struct http_req *req);
+void route_ended(void *server, struct http_req *req);

@@ -1,0 +1,361 @@
+#include "serve.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "drop.h"
+#include "fd.h"
+#include "listen.h"
+#include "opt.h"
+#include "route.h"
+#include "server.h"
+#include "subcommand.h"
+
+#define SERVE_MIB ((uint64_t)1024 * 1024)
+#define SERVE_WORKERS 2u
+/* A connection has this long for its request line and headers; a body may pause this long. */
+#define SERVE_HEADER_MS 30000u
+#define SERVE_BODY_MS 60000u
+/* After the grace time, jails are killed; the answers then have this long to leave. */
+#define SERVE_KILL_MS 5000u
+#define SERVE_FLUSH_MS 1000u
+/* Descriptors for everything that is neither a connection nor a run. */
+#define SERVE_FDS_RESERVED 64u
+/* A run in a jail: three pipes, and while it is started their other ends and three memory files. */
+#define SERVE_FDS_PER_RUN 4u
+
+struct serve_options {
+    const char *state, *listen, *user;
+    uint64_t port, grace_ms, queue, results, result_bytes, connections;
+    bool verbose;
+};
+
+struct serve {
+    struct serve_options opt;
+    struct server server;
+    int lock, listener, signals;
+    uint16_t port;
+    struct state_user user;
+    struct http_options http;
+    struct runs_options runs;
+    struct loop_source signal_source;
+    struct loop_timer timer; /* of the stage of stopping that it is in */
+    bool flushing;
+};
+
+/* Set-up, in the order that matters: what needs root comes first, what reads foreign bytes last. */
+
+static int serve_enter_state(struct serve *v, struct err *err)
+{
+    struct server *s = &v->server;
+    if (state_open(v->opt.state, &s->state, err) < 0)
+        return -1;
+    v->lock = state_lock(&s->state, STATE_LOCK_SERVER, "pinfold-server", err);
+    if (v->lock < 0)
+        return -1;
+    return state_enter(&s->state, err);
+}
+
+static int serve_find_user(struct serve *v, struct err *err)
+{
+    if (v->opt.user == NULL && geteuid() != 0) {
+        v->user = (struct state_user){.uid = geteuid(), .gid = getegid()};
+        return 0;
+    }
+    return state_user_find(v->opt.user != NULL ? v->opt.user : "pinfold", &v->user, err);
+}
+
+static int serve_listen(struct serve *v, struct err *err)
+{
+    v->listener = listen_open(v->opt.listen, (uint16_t)v->opt.port, &v->port, err);
+    return v->listener < 0 ? -1 : 0;
+}
+
+/* Half of the descriptors are for connections, the other half for runs. When they are used up,
+ * connections wait in the backlog and runs in the queue: nothing ever fails with EMFILE. */
+static int serve_count_descriptors(struct serve *v, struct err *err)
+{
+    struct rlimit rl;
+    if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
+        return err_sys(err, "asking for the limit of open files");
+    rl.rlim_cur = rl.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &rl);
+    if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
+        return err_sys(err, "asking for the limit of open files");
+    if (rl.rlim_cur < 4 * SERVE_FDS_RESERVED)
+        return err_set(err, ERR_INVALID, 0,
+                       "the limit of open files is %llu; the server needs at least %u",
+                       (unsigned long long)rl.rlim_cur, 4 * SERVE_FDS_RESERVED);
+    uint64_t half = (rl.rlim_cur - SERVE_FDS_RESERVED) / 2;
+    v->http.max_connections = half < v->opt.connections ? half : v->opt.connections;
+    v->runs.active_max = half / SERVE_FDS_PER_RUN;
+    return 0;
+}
+
+static int serve_block_signals(struct serve *v, struct err *err)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+    if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
+        return err_sys(err, "blocking signals");
+    v->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return v->signals < 0 ? err_sys(err, "making a signalfd") : 0;
+}
+
+static int serve_drop(struct serve *v, struct err *err)
+{
+    umask(077);
+    return drop_privileges(&v->user, err);
+}
+
+static int serve_tokens(struct serve *v, struct err *err)
+{
+    return auth_start(&v->server.auth, &v->server.log, err);
+}
+
+static void serve_room(void *arg)
+{
+    struct server *s = arg;
+    runs_room(&s->runs);
+}
+
+static int serve_core(struct serve *v, struct err *err)
+{
+    struct server *s = &v->server;
+    s->loop = loop_new(err);
+    if (s->loop == NULL)
+        return -1;
+    s->work = work_new(s->loop, SERVE_WORKERS, err);
+    if (s->work == NULL)
+        return -1;
+    s->metrics.started_ms = clock_real_ms();
+    runs_init(&s->runs, s->loop, &s->log, &s->links, &s->metrics, &v->runs);
+    struct links_watch watch = {.room = serve_room, .arg = s};
+    links_start(&s->links, s->loop, &s->log, &watch);
+    return 0;
+}
+
+static void serve_signal(void *arg, uint32_t events);
+
+static int serve_http(struct serve *v, struct err *err)
+{
+    struct server *s = &v->server;
+    struct http_app app = {.begin = route_begin, .handle = route_handle, .ended = route_ended,
+                           .arg = s};
+    v->http.listen_fd = fd_steal(&v->listener);
+    v->http.header_ms = SERVE_HEADER_MS;
+    v->http.body_ms = SERVE_BODY_MS;
+    v->http.max_body_bytes = 8 * SERVER_BODY_MAX;
+    s->http = http_start(s->loop, &s->log, &v->http, &app, err);
+    if (s->http == NULL)
+        return -1;
+    return loop_add(s->loop, &v->signal_source, v->signals, EPOLLIN, serve_signal, v, err);
+}
+
+static const struct serve_stage {
+    const char *name;
+    int (*fn)(struct serve *v, struct err *err);
+} serve_stages[] = {
+    {"state directory and its lock", serve_enter_state},
+    {"the server's user", serve_find_user},
+    {"listening", serve_listen},
+    {"descriptors", serve_count_descriptors},
+    {"signals", serve_block_signals},
+    {"giving up root", serve_drop},
+    {"tokens", serve_tokens},
+    {"loop, workers, runner", serve_core},
+    {"HTTP", serve_http},
+};
+
+/* Stopping: no new work, what waits is cancelled, what runs may finish within the grace time, then it
+ * is killed; every answer that is owed gets out. */
+
+static void serve_stop(void *arg)
+{
+    struct serve *v = arg;
+    loop_stop(v->server.loop);
+}
+
+static void serve_flush(void *arg)
+{
+    struct serve *v = arg;
+    struct server *s = &v->server;
+    if (!v->flushing) {
+        v->flushing = true;
+        loop_timer_at(s->loop, &v->timer, clock_mono_ns() + SERVE_FLUSH_MS * CLOCK_NS_PER_MS,
+                      serve_stop, v, NULL);
+    }
+    if (http_in_flight(s->http) == 0)
+        loop_stop(s->loop);
+}
+
+static void serve_kill(void *arg)
+{
+    struct serve *v = arg;
+    struct server *s = &v->server;
+    loop_timer_at(s->loop, &v->timer, clock_mono_ns() + SERVE_KILL_MS * CLOCK_NS_PER_MS, serve_stop,
+                  v, NULL);
+    runs_cancel_all(&s->runs, CAUSE_INTERRUPTED);
+}
+
+static void serve_drain(struct serve *v)
+{
+    struct server *s = &v->server;
+    struct log_line line;
+    log_begin(&line, &s->log, LOG_INFO, "draining");
+    log_u64(&line, "queued", s->runs.queue.count);
+    log_u64(&line, "running", s->runs.active);
+    log_end(&line);
+    s->draining = true;
+    s->runs.idle = serve_flush;
+    s->runs.idle_arg = v;
+    loop_timer_at(s->loop, &v->timer, clock_mono_ns() + v->opt.grace_ms * CLOCK_NS_PER_MS,
+                  serve_kill, v, NULL);
+    runs_cancel_queued(&s->runs);
+    if (runs_unfinished(&s->runs) == 0)
+        serve_flush(v);
+}
+
+static void serve_signal(void *arg, uint32_t events)
+{
+    struct serve *v = arg;
+    struct signalfd_siginfo info;
+    (void)events;
+    if (read(v->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
+        return;
+    if (!v->server.draining)
+        serve_drain(v);
+    else if (!v->flushing)
+        serve_kill(v); /* asked twice: no more grace */
+}
+
+static int serve_set_up(struct serve *v, struct err *err)
+{
+    for (size_t i = 0; i < sizeof(serve_stages) / sizeof(serve_stages[0]); i++)
+        if (serve_stages[i].fn(v, err) < 0)
+            return -1;
+    return 0;
+}
+
+static void serve_clean_up(struct serve *v)
+{
+    struct server *s = &v->server;
+    if (s->loop != NULL) {
+        loop_del(s->loop, &v->signal_source);
+        loop_timer_stop(s->loop, &v->timer);
+    }
+    http_stop(s->http);
+    work_free(s->work);
+    runs_done(&s->runs);
+    links_stop(&s->links);
+    auth_stop(&s->auth);
+    loop_free(s->loop);
+    fd_close(&v->signals);
+    fd_close(&v->listener);
+    fd_close(&v->lock);
+    state_close(&s->state);
+}
+
+static void serve_say_ready(struct serve *v)
+{
+    struct log_line line;
+    log_begin(&line, &v->server.log, LOG_INFO, "serving");
+    log_str(&line, "address", v->opt.listen);
+    log_u64(&line, "port", v->port);
+    log_u64(&line, "connections", v->http.max_connections);
+    log_u64(&line, "runs", v->runs.active_max);
+    log_end(&line);
+}
+
+static int serve_main(const struct serve_options *opt)
+{
+    struct err err;
+    err_clear(&err);
+    struct serve *v = calloc(1, sizeof(*v));
+    if (v == NULL) {
+        fputs("pinfold-server: out of memory\n", stderr);
+        return 1;
+    }
+    v->opt = *opt;
+    v->lock = v->listener = v->signals = -1;
+    v->signal_source.fd = -1;
+    v->server.state.dir = -1;
+    v->runs = (struct runs_options){.queue_count = opt->queue,
+                                    .queue_bytes = 256 * SERVE_MIB,
+                                    .keep_count = opt->results,
+                                    .keep_bytes = opt->result_bytes};
+    log_init(&v->server.log, STDERR_FILENO, opt->verbose ? LOG_DEBUG : LOG_INFO, "pinfold-server");
+    int rc = serve_set_up(v, &err);
+    if (rc == 0) {
+        serve_say_ready(v);
+        rc = loop_run(v->server.loop, &err);
+    }
+    serve_clean_up(v);
+    if (rc < 0)
+        fprintf(stderr, "pinfold-server: %s\n", err.text);
+    free(v);
+    return rc < 0 ? 1 : 0;
+}
+
+static int serve_run(int argc, char **argv)
+{
+    struct serve_options o = {.state = "/var/lib/pinfold",
+                              .listen = "127.0.0.1",
+                              .port = 7070,
+                              .grace_ms = 10000,
+                              .queue = 10000,
+                              .results = 1000,
+                              .result_bytes = 128 * SERVE_MIB,
+                              .connections = 8192};
+    const struct opt table[] = {
+        {"state", 0, "DIR", OPT_STRING, &o.state, 0, 0, "the state directory (/var/lib/pinfold)"},
+        {"listen", 0, "ADDRESS", OPT_STRING, &o.listen, 0, 0, "numeric address (127.0.0.1)"},
+        {"port", 0, "N", OPT_U64, &o.port, 0, 65535, "TCP port (7070); 0 takes a free one"},
+        {"user", 0, "NAME", OPT_STRING, &o.user, 0, 0, "the user to become (pinfold)"},
+        {"grace", 0, "TIME", OPT_DURATION, &o.grace_ms, 0, 0,
+         "how long runs may go on after SIGTERM (10s)"},
+        {"queue", 0, "N", OPT_U64, &o.queue, 1, 1000000, "runs that may wait (10000)"},
+        {"results", 0, "N", OPT_U64, &o.results, 1, 1000000, "finished runs kept (1000)"},
+        {"result-bytes", 0, "SIZE", OPT_BYTES, &o.result_bytes, 0, 0,
+         "memory for their results (128M)"},
+        {"connections", 0, "N", OPT_U64, &o.connections, 16, 1000000,
+         "open connections at most (8192, or what the limit of open files allows)"},
+        {"verbose", 'v', NULL, OPT_FLAG, &o.verbose, 0, 0, "log every run"},
+        {0},
+    };
+    struct opt_result result;
+    struct err err;
+    err_clear(&err);
+    if (opt_parse(table, argc, argv, &result, &err) < 0) {
+        fprintf(stderr, "pinfold-server serve: %s\n", err.text);
+        return 2;
+    }
+    if (result.help) {
+        opt_help(stdout, "pinfold-server serve [OPTIONS]",
+                 "Serves the HTTP API. Started as root, it becomes another user before it reads a "
+                 "request.",
+                 table);
+        return 0;
+    }
+    if (result.rest < argc) {
+        fprintf(stderr, "pinfold-server serve: unexpected argument %s\n", argv[result.rest]);
+        return 2;
+    }
+    return serve_main(&o);
+}
+
+const struct subcommand serve_cmd = {
+    .name = "serve", .about = "serve the HTTP API", .run = serve_run};

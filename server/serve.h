@@ -1,0 +1,6 @@
+/* The subcommand `serve`. */
+#pragma once
+
+#include "subcommand.h"
+
+extern const struct subcommand serve_cmd;

@@ -1,0 +1,38 @@
+/* Everything of a serving process, in one place that is passed around. One thread owns it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "auth.h"
+#include "http.h"
+#include "links.h"
+#include "log.h"
+#include "loop.h"
+#include "metrics.h"
+#include "runs.h"
+#include "state.h"
+#include "work.h"
+
+#define SERVER_VERSION "0.1.0"
+
+/* A request body: 64 MiB of stdin as base64, and room for files and the rest. */
+#define SERVER_BODY_MAX ((uint64_t)128 * 1024 * 1024)
+/* From here on a body is decoded, or an answer encoded, by a worker thread. */
+#define SERVER_INLINE_MAX ((size_t)128 * 1024)
+
+struct server {
+    struct loop *loop;
+    struct log log;
+    struct state state; /* also the current directory */
+    struct auth auth;
+    struct links links;
+    struct metrics metrics;
+    struct runs runs;
+    struct work *work;
+    struct http *http;
+    bool draining;
+};
+
+/* Would it accept a run now? NULL = yes, else one sentence why not (valid until the next call). */
+const char *server_not_ready(const struct server *s);

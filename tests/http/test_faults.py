@@ -1,0 +1,329 @@
+"""A layer that cannot be had: the runner refuses to start, or the run is told as our fault; nothing ever
+runs with a layer less. Each layer is broken from outside, one at a time, around a runner of its own."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+
+import check
+import clean
+import harness
+from check import Stopwatch
+from client import Client
+from suite import Skip, add, test
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+# What a program must see inside whatever happened before: the proof that no layer is missing.
+PROOF = """
+import json, os, socket
+status = dict(l.split(':\\t', 1) for l in open('/proc/self/status').read().splitlines() if ':\\t' in l)
+bad = []
+for key in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'):
+    if int(status[key], 16): bad.append(key)
+if status['NoNewPrivs'] != '1': bad.append('no_new_privs')
+if status['Seccomp'] != '2' or int(status['Seccomp_filters']) < %(filters)d: bad.append('seccomp')
+if os.getuid() != 1000 or os.geteuid() != 1000 or os.getgid() != 1000: bad.append('ids')
+if os.getgroups() not in ([], [1000]): bad.append('groups %%r' %% os.getgroups())
+if len([p for p in os.listdir('/proc') if p.isdigit()]) > 4: bad.append('pid namespace')
+if open('/proc/net/dev').read().count(':') != 1: bad.append('network namespace')
+if os.path.exists(%(canary)r) or os.path.exists('/proc/1/root' + %(canary)r): bad.append('mount namespace')
+if os.uname().nodename == %(node)r: bad.append('uts namespace')
+if open('/proc/self/uid_map').read().split()[1] == '0': bad.append('user namespace')
+if len(open('/proc/sysvipc/shm').readlines()) > 1: bad.append('ipc namespace')
+try:
+    open('/usr/pinfold-probe', 'w'); bad.append('read-only root')
+except OSError: pass
+import resource
+if resource.getrlimit(resource.RLIMIT_CORE) != (0, 0): bad.append('core limit')
+if resource.getrlimit(resource.RLIMIT_NOFILE) != (1024, 1024): bad.append('open files')
+print(json.dumps(bad))
+"""
+
+# Numbers of system calls on x86_64 and the errno (1 = EPERM, 11 = EAGAIN, 28 = ENOSPC).
+CALLS = [
+    ("pivot_root", 155, 1), ("mount", 165, 1), ("umount2", 166, 1), ("chroot", 161, 1), ("unshare", 272, 1),
+    ("setns", 308, 1), ("sethostname", 170, 1), ("seccomp", 317, 22), ("capset", 126, 1), ("setresuid", 117, 1),
+    ("setresgid", 119, 1), ("setgroups", 116, 1), ("setuid", 105, 1), ("clone3", 435, 28), ("clone", 56, 11),
+    ("prlimit64", 302, 1), ("setrlimit", 160, 1), ("open_tree", 428, 1), ("move_mount", 429, 1),
+    ("mount_setattr", 442, 1), ("fsopen", 430, 1), ("fsconfig", 431, 1), ("fsmount", 432, 1), ("mkdirat", 258, 28),
+    ("memfd_create", 319, 24), ("execveat", 322, 13), ("pidfd_send_signal", 424, 1), ("pidfd_open", 434, 24),
+    ("symlinkat", 266, 28), ("mknodat", 259, 1), ("socketpair", 53, 24), ("pipe2", 293, 24), ("keyctl", 250, 1),
+]
+
+# prctl options: PR_SET_NO_NEW_PRIVS 38, PR_CAPBSET_DROP 24, PR_SET_DUMPABLE 4, PR_SET_SECCOMP 22, PR_CAP_AMBIENT 47.
+PRCTLS = [("no_new_privs", 38), ("the bounding set", 24), ("dumpable", 4), ("the filter by prctl", 22)]
+
+
+def broken(number, errno, option=None):
+    """Starts a runner in which one system call (or one prctl) fails, and looks at what it does."""
+    launcher = [sys.executable, os.path.join(HERE, "refuse.py"), str(number), str(errno)]
+    launcher += [str(option)] if option is not None else ["-"]
+    pair = harness.Pair(slots=2, warm=1, runner_prefix=launcher)
+    # What the fault could harm besides: programs of the host with the same numbers.
+    try:
+        pair.init()
+        pair.start_runner()
+        pair.start_server()
+        pair.client = Client(pair.port, pair.token)
+        outcome = check.eventually(lambda: ready_or_over(pair), 8, "ready, or ended\n" + pair.logs())
+        if outcome == "over":
+            check.true(pair.runner.returncode > 0, "the runner ended with %s", pair.runner.returncode)
+            said = [l for l in clean.read(os.path.join(pair.work, "runner.log")).decode().splitlines() if l]
+            check.true(said, "the runner ended without a word")
+        else:
+            proof(pair)
+        host = clean.identity(clean.descendants(pair.runner_pid)) if pair.runner.poll() is None else set()
+        pair.stop()
+        check.eventually(lambda: not clean.alive(host), 2, "no process is left")
+        left = [d for base in pair.guard.dirs.values() for d in clean.tree(base)]
+        check.equal(left, [], "cgroup directories left")
+    finally:
+        pair.discard()
+
+
+def ready_or_over(pair):
+    if pair.runner.poll() is not None:
+        return "over"
+    return "ready" if pair.probe("/readyz") == 200 else None
+
+
+def proof(pair):
+    """A run either shows all layers, or was not executed and is our fault."""
+    node = os.uname().nodename
+    script = PROOF % {"filters": 2, "canary": pair.work, "node": node}
+    for _ in range(2):
+        answer = pair.client.send(argv=["/usr/bin/python3", "-c", script], limits={"wall_ms": 5000})
+        if answer.status == 503:
+            return
+        check.equal(answer.status, 200, "status")
+        answer = answer.json()
+        end = answer["steps"][0]["end"]
+        if end["cause"] == "exit":
+            check.equal(check.text(check.ok(answer)), "[]\n", "layers that are missing inside")
+        else:
+            check.member(end["cause"], ("internal", "interrupted", "start"), "cause")
+            check.equal(check.text(answer), "", "stdout of what must not have run")
+            check.true(end["cause"] != "internal" or end["evidence"].get("stage"), "no stage: %r", end)
+
+
+for _name, _number, _errno in CALLS:
+    add("fails closed when %s fails" % _name,
+        (lambda number, errno: lambda _: broken(number, errno))(_number, _errno), case="102, 153", own=True,
+        deadline=30)
+for _name, _option in PRCTLS:
+    add("fails closed when prctl for %s fails" % _name,
+        (lambda option: lambda _: broken(157, 22, option))(_option), case="102, 153", own=True, deadline=30)
+
+
+def without(controller):
+    """A runner that sees no such controller must not start."""
+    point = dict((k, v[0]) for k, v in clean.mounts_of_cgroups().items() if controller in k.split(","))
+    if not point:
+        raise Skip("no cgroup v1 hierarchy for %s on this host" % controller)
+    hide = "umount %s && exec \"$@\"" % list(point.values())[0]
+    pair = harness.Pair(slots=2, warm=1, runner_prefix=["unshare", "-m", "sh", "-c", hide, "sh"])
+    try:
+        pair.init()
+        watch = Stopwatch()
+        pair.start_runner()
+        check.true(pair.runner.wait(5) > 0, "exit code")
+        watch.below(3, "the refusal")
+        text = clean.read(os.path.join(pair.work, "runner.log")).decode()
+        check.holds(text, controller, "what the runner says")
+        check.within(1, len(text.strip().splitlines()), 3, "lines")
+    finally:
+        pair.discard()
+
+
+for _name in ("memory", "pids", "cpu", "cpuacct"):
+    add("the runner does not start without the %s controller, and says so" % _name,
+        (lambda controller: lambda _: without(controller))(_name), case="50, 164", own=True)
+
+
+@test("a jail that cannot be made is our fault, and the next ones work", case="49, 140", own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=4, warm=0) as pair:
+        pair.warm_up()
+        path = next((d for k, d in pair.guard.dirs.items() if "pids" in k.split(",")), None)
+        if path is None:
+            raise Skip("no cgroup v1 hierarchy for pids on this host")
+        used = clean.read(os.path.join(path, "pids.current")).decode().strip()
+        with open(os.path.join(path, "pids.max"), "w") as out:
+            out.write(used)
+        try:
+            watch = Stopwatch()
+            answer = pair.client.send(argv=["true"])
+            watch.below(5, "the answer")
+            if answer.status == 200:
+                end = check.ended(answer.json(), "internal", exit_code=None)
+                check.true(end["evidence"].get("stage") and end["evidence"].get("errno"), "no stage: %r", end)
+            else:
+                check.error(answer, 503)
+        finally:
+            with open(os.path.join(path, "pids.max"), "w") as out:
+                out.write(str(harness.GUARD_PIDS))
+        pair.wait_ready(5)
+        check.eventually(lambda: pair.client.run(argv=["true"])["ok"], 5, "a run works again")
+        pair.check_clean(2)
+
+
+@test("memory that the host lacks is not the run's own cap", own=True, deadline=40)
+def _(_):
+    guard = harness.Guard(mem_bytes=200 << 20)
+    if not any("memory" in key.split(",") for key in guard.dirs):
+        guard.close()
+        raise Skip("no cgroup v1 hierarchy for memory on this host")
+    with harness.Pair(slots=2, warm=1, guard=guard) as pair:
+        answer = pair.client.python("x = []\nwhile True: x.append(bytearray(1 << 20))",
+                                    limits={"mem_bytes": 1 << 30})
+        end = check.ended(answer, "memory_host", exit_code=None)
+        check.true(end["evidence"]["oom_kills"] >= 1, "no kill in the evidence: %r", end)
+        answer = pair.client.python("x = []\nwhile True: x.append(bytearray(1 << 20))",
+                                    limits={"mem_bytes": 64 << 20})
+        check.ended(answer, "memory")
+
+
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/time.h>
+#include <time.h>
+static long jump(void) { static long n; return (n++ / 3) % 2 ? 3600 : -3600; }
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real)
+        real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int r = real(id, t);
+    if (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)
+        t->tv_sec += jump();
+    return r;
+}
+int gettimeofday(struct timeval *restrict t, void *restrict z)
+{
+    struct timespec s;
+    (void)z;
+    clock_gettime(CLOCK_REALTIME, &s);
+    t->tv_sec = s.tv_sec;
+    t->tv_usec = s.tv_nsec / 1000;
+    return 0;
+}
+time_t time(time_t *out)
+{
+    struct timespec s;
+    clock_gettime(CLOCK_REALTIME, &s);
+    if (out)
+        *out = s.tv_sec;
+    return s.tv_sec;
+}
+"""
+
+
+@test("a wall-time clock that jumps by hours changes no limit", case="37, D8", own=True, deadline=40)
+def _(_):
+    pair = harness.Pair(slots=2, warm=1)
+    try:
+        source, shim = os.path.join(pair.work, "clock.c"), os.path.join(pair.work, "clock.so")
+        with open(source, "w") as out:
+            out.write(CLOCK)
+        subprocess.run(["gcc", "-shared", "-fPIC", "-O1", source, "-o", shim, "-ldl"], check=True)
+        pair.environment["LD_PRELOAD"] = shim
+        pair.start()
+        for _ in range(3):
+            answer = check.ok(pair.client.run(argv=["sleep", "0.5"], limits={"wall_ms": 3000}))
+            check.within(495, answer["steps"][0]["usage"]["wall_ms"], 1000, "wall_ms")
+            for name, value in answer["timing"].items():
+                check.within(0, value, 2000, "timing." + name)
+        answer = pair.client.run(argv=["sleep", "5"], limits={"wall_ms": 400})
+        check.ended(answer, "wall_time")
+        check.within(400, answer["steps"][0]["usage"]["wall_ms"], 900, "wall_ms")
+    finally:
+        pair.discard()
+
+
+@test("the runner works as process 1 of a container", case=162, own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=4, warm=1, runner_prefix=["unshare", "--pid", "--fork", "--mount-proc",
+                                                      "--kill-child=SIGKILL"]) as pair:
+        pair.warm_up()
+        for _ in range(10):
+            check.ok(pair.client.sh("sleep 100 & true"))
+        pair.check_clean(2)
+
+
+@test("a host whose mounts are shared sees none of ours", case=97, own=True, deadline=30)
+def _(_):
+    holder = subprocess.Popen(["unshare", "-m", "sh", "-c", "mount --make-rshared / && echo on && exec sleep 100"],
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    try:
+        holder.stdout.readline()
+        before = clean.mount_lines(holder.pid)
+        with harness.Pair(slots=4, warm=2,
+                          runner_prefix=["nsenter", "--mount=/proc/%d/ns/mnt" % holder.pid]) as pair:
+            for _ in range(20):
+                check.ok(pair.client.run(argv=["true"]))
+            points = [line.split()[2] for line in clean.mount_lines(holder.pid) if "favordynmods" not in line]
+            check.equal(points, [line.split()[2] for line in before if "favordynmods" not in line],
+                        "mounts of the shared namespace")
+    finally:
+        holder.kill()
+        holder.wait()
+        holder.stdout.close()
+
+
+@test("a stopped clock: after SIGSTOP of the runner a run past its limit ends by it", case="D8", own=True,
+      deadline=30)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        run = pair.client.submit(argv=["sleep", "60"], limits={"wall_ms": 1500})
+        pair.client.wait_state(run, ("running",))
+        host, _ = clean.family(pair.runner_pid)
+        for pid in host:
+            os.kill(pid, signal.SIGSTOP)
+        start = Stopwatch()
+        check.eventually(lambda: start.seconds() > 2, 3, "two seconds", pause=0.1)
+        check.equal(pair.probe("/healthz"), 200, "/healthz meanwhile")
+        for pid in host:
+            os.kill(pid, signal.SIGCONT)
+        check.ended(pair.client.wait_done(run, 2), "wall_time")
+        check.ok(pair.client.run(argv=["true"]))
+
+
+@test("the server outlives a state directory without room", case="D2", own=True, deadline=30)
+def _(_):
+    state = tempfile.mkdtemp(prefix="pinfold-full-")
+    try:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "pinfold-full", state], check=True)
+        pair = harness.Pair(slots=2, warm=1, state=os.path.join(state, "state"))
+        try:
+            pair.start()
+            pair.warm_up()
+            with open(os.path.join(state, "filler"), "wb", 0) as out:
+                try:
+                    while True:
+                        out.write(bytes(65536))
+                except OSError:
+                    pass
+            for _ in range(5):
+                answer = check.ok(pair.client.run(argv=["echo", "full"], files=[{"path": "f", "content": "x"}]))
+                check.equal(check.text(answer), "full\n", "stdout")
+            os.unlink(os.path.join(state, "filler"))
+            check.ok(pair.client.run(argv=["true"]))
+            pair.base.pop("mounts of the host", None)
+            pair.check_clean(2)
+        finally:
+            pair.discard()
+    finally:
+        subprocess.run(["umount", state], check=False)
+        os.rmdir(state)
+
+
+@test("what the proof looks at is there in a run without any fault", case=102)
+def _(pair):
+    script = PROOF % {"filters": 1, "canary": pair.work, "node": os.uname().nodename}
+    answer = check.ok(pair.client.run(argv=["/usr/bin/python3", "-c", script]))
+    check.equal(json.loads(check.text(answer)), [], "layers that are missing inside")
