@@ -125,8 +125,8 @@ static mode_t collect_mode(const json_t *file) {
     return mode != NULL && (strtoul(mode, NULL, 8) & 0100) != 0 ? 0777 : 0666;
 }
 
-static int collect_file(int top, const json_t *file, const char *path, bool *replaced, size_t *size,
-                        struct err *err) {
+static int collect_file(int top, const json_t *file, const struct buf *path, bool *replaced,
+                        size_t *size, struct err *err) {
     char copy[BUNDLE_PATH_MAX + 1];
     const char *name = NULL;
     fd_cleanup int dir = -1;
@@ -134,8 +134,8 @@ static int collect_file(int top, const json_t *file, const char *path, bool *rep
     struct stat st;
     int rc;
 
-    if (collect_check_path(path, json_string_length(json_object_get(file, "path")), err) < 0 ||
-        !str_copy(copy, sizeof(copy), path))
+    if (collect_check_path(path->data, path->len, err) < 0 ||
+        !str_copy(copy, sizeof(copy), path->data))
         return -1;
     dir = collect_parent(top, copy, &name, err);
     if (dir < 0)
@@ -170,30 +170,38 @@ static const char *collect_reason(const char *code) {
     return code;
 }
 
-/* -> 1 when it should be here and is not. */
-static size_t collect_one(int top, const json_t *file) {
-    const char *path = json_string_value(json_object_get(file, "path"));
+/* -> 1 when it should be here and is not. `path` may be any bytes. */
+static size_t collect_one(int top, const json_t *file, const struct buf *path) {
     const char *code = json_string_value(json_object_get(file, "error"));
     struct err err = {0};
     bool replaced = false;
     size_t size = 0;
     char figure[32];
 
-    if (path == NULL) {
-        say_line("the server named a file without a path");
-        return 1;
-    }
     if (code != NULL) {
-        say_line("not collected: %s: %s", path, collect_reason(code));
+        say_line("not collected: %s: %s", path->data, collect_reason(code));
         return 0;
     }
     if (collect_file(top, file, path, &replaced, &size, &err) < 0) {
-        say_line("not collected: %s: %s", path, err.text);
+        say_line("not collected: %s: %s", path->data, err.text);
         return 1;
     }
     str_human_bytes(figure, sizeof(figure), size);
-    say_line("collected %s (%s%s)", path, figure, replaced ? ", replaced" : "");
+    say_line("collected %s (%s%s)", path->data, figure, replaced ? ", replaced" : "");
     return 0;
+}
+
+static size_t collect_entry(int top, const json_t *file) {
+    struct buf path;
+    size_t failed = 1;
+
+    buf_init(&path, BUNDLE_PATH_MAX);
+    if (text_from_json(file, "path", &path, NULL) < 0 || path.len == 0)
+        say_line("the server named a file without a path");
+    else
+        failed = collect_one(top, file, &path);
+    buf_done(&path);
+    return failed;
 }
 
 int collect_local_write(const struct json_t *files, const char *dir, size_t *failed,
@@ -207,7 +215,7 @@ int collect_local_write(const struct json_t *files, const char *dir, size_t *fai
     top = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (top < 0)
         return err_sys(err, "cannot open the directory %s", dir);
-    json_array_foreach((json_t *)(uintptr_t)files, i, file) count += collect_one(top, file);
+    json_array_foreach((json_t *)(uintptr_t)files, i, file) count += collect_entry(top, file);
     *failed = count;
     return 0;
 }

@@ -11,10 +11,7 @@
 #include "say.h"
 
 static const struct client_cmd *const main_table[] = {
-    &run_cmd,
-    &version_cmd,
-    &help_cmd,
-    NULL,
+    &run_cmd, &runs_cmd, &policies_cmd, &doctor_cmd, &version_cmd, &help_cmd, NULL,
 };
 
 const struct client_cmd *const *client_cmd_table(void) {

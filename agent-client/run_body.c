@@ -159,11 +159,21 @@ static int run_body_set_small(json_t *object, const struct run_options *o, struc
     return rc;
 }
 
+/* Is it text whose JSON form is not longer than base64 would be? (A control character takes six
+ * bytes.) */
+static bool run_body_is_text(const char *data, size_t len) {
+    size_t extra = 0;
+
+    for (size_t i = 0; i < len; i++)
+        extra += (unsigned char)data[i] < 0x20 ? 5u : data[i] == '"' || data[i] == '\\';
+    return (len < 1024 || extra <= len / 3) && text_is_utf8(data, len);
+}
+
 /* "key":"…","key_or_encoding":"utf-8" */
 static int run_body_put_bytes(struct buf *out, const char *key, const char *encoding_key,
                               const struct buf *bytes, struct err *err) {
     const char *data = bytes->data != NULL ? bytes->data : "";
-    bool utf8 = text_is_utf8(data, bytes->len);
+    bool utf8 = run_body_is_text(data, bytes->len);
 
     if (buf_printf(out, err, "\"%s\":", key) < 0)
         return -1;
@@ -197,7 +207,7 @@ static int run_body_split(const char *item, char local[4096], const char **path,
 static int run_body_put_file(struct buf *out, const char *item, struct err *err) {
     struct buf bytes;
     char local[4096];
-    const char *path;
+    const char *path = "";
     bool executable = false;
     int rc;
 

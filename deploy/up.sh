@@ -87,11 +87,11 @@ start runner build/pinfold-runner --state "$STATE" --policies "$STATE/policies" 
     --server-user "$USER_NAME"
 start server build/pinfold-server serve --state "$STATE" --listen 127.0.0.1 --port "$PORT" \
     --user "$USER_NAME"
-echo "$url" >"$STATE/url"
-chmod 0644 "$STATE/url"
 
 within "$READY_S" settled || explain
 ready || explain
+echo "$url" >"$STATE/url"
+chmod 0644 "$STATE/url"
 
 echo "up: $url is ready; running a job in a fresh jail:"
 PINFOLD_URL=$url PINFOLD_TOKEN=$(<"$STATE/admin.token") \

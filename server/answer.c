@@ -82,9 +82,7 @@ static void answer_end(struct json_out *j, const struct step_end *end)
     json_decref(tree);
 }
 
-/* "stdout": …, "stdout_encoding", "stdout_bytes", "stdout_omitted". */
-static void answer_stream(struct json_out *j, const char *const keys[3],
-                          const struct capture *c)
+static void answer_stream(struct json_out *j, const char *const keys[4], const struct capture *c)
 {
     struct capture_text text;
     struct iovec parts[2 * CAPTURE_PIECES + 1];
@@ -97,15 +95,21 @@ static void answer_stream(struct json_out *j, const char *const keys[3],
     }
     if (text.tail > 0)
         n += capture_view(c, c->total - text.tail, text.tail, parts + n);
-    json_out_bytes(j, keys[0], parts, (size_t)n, text.utf8);
-    json_out_u64(j, keys[1], c->total);
-    json_out_u64(j, keys[2], text.omitted);
+    json_out_bytes(j, &(struct json_out_bytes){.key = keys[0],
+                                               .encoding_key = keys[1],
+                                               .parts = parts,
+                                               .count = (size_t)n,
+                                               .utf8 = text.utf8});
+    json_out_u64(j, keys[2], c->total);
+    json_out_u64(j, keys[3], text.omitted);
 }
 
 static void answer_outputs(struct json_out *j, const struct run_step *step)
 {
-    static const char *const out[3] = {"stdout", "stdout_bytes", "stdout_omitted"};
-    static const char *const err[3] = {"stderr", "stderr_bytes", "stderr_omitted"};
+    static const char *const out[4] = {"stdout", "stdout_encoding", "stdout_bytes",
+                                       "stdout_omitted"};
+    static const char *const err[4] = {"stderr", "stderr_encoding", "stderr_bytes",
+                                       "stderr_omitted"};
     answer_stream(j, out, &step->out.capture);
     answer_stream(j, err, &step->err.capture);
 }
@@ -137,24 +141,37 @@ static void answer_step(struct json_out *j, const struct run *run, size_t index)
     json_out_close(j, '}');
 }
 
-static void answer_file(struct json_out *j, const struct run *run, const struct run_file *f)
+/* "path", and "path_encoding" only for a name that is not UTF-8. */
+static void answer_path(struct json_out *j, const struct run_file *f)
 {
     struct iovec path = {.iov_base = (void *)(uintptr_t)f->path, .iov_len = f->path_len};
+    if (!text_is_utf8(f->path, f->path_len)) {
+        json_out_bytes(j, &(struct json_out_bytes){.key = "path",
+                                                   .encoding_key = "path_encoding",
+                                                   .parts = &path,
+                                                   .count = 1});
+        return;
+    }
+    json_out_raw(j, "path");
+    if (!j->failed && text_append_json(j->buf, f->path, f->path_len, &j->err) < 0)
+        j->failed = true;
+}
+
+static void answer_file(struct json_out *j, const struct run *run, const struct run_file *f)
+{
     struct iovec data = {.iov_base = (void *)(uintptr_t)f->data, .iov_len = f->size};
     char mode[8];
     json_out_open(j, NULL, '{');
-    if (text_is_utf8(f->path, f->path_len)) {
-        json_out_raw(j, "path");
-        if (!j->failed && text_append_json(j->buf, f->path, f->path_len, &j->err) < 0)
-            j->failed = true;
-    } else {
-        json_out_bytes(j, "path", &path, 1, false);
-    }
+    answer_path(j, f);
     if (f->code != BUNDLE_OK) {
         json_out_str(j, "error",
                      run->collect_error != NULL ? run->collect_error : bundle_code_name(f->code));
     } else {
-        json_out_bytes(j, "content", &data, 1, text_is_utf8(f->data, f->size));
+        json_out_bytes(j, &(struct json_out_bytes){.key = "content",
+                                                   .encoding_key = "encoding",
+                                                   .parts = &data,
+                                                   .count = 1,
+                                                   .utf8 = text_is_utf8(f->data, f->size)});
         json_out_u64(j, "size", f->size);
         snprintf(mode, sizeof(mode), "0%03o", f->mode & 0777u);
         json_out_str(j, "mode", mode);
@@ -358,7 +375,11 @@ static int answer_event_output(const struct events_record *r, const struct captu
     json_out_u64(&j, "seq", r->seq);
     json_out_str(&j, "type", r->type == EVENTS_STDOUT ? "stdout" : "stderr");
     json_out_u64(&j, "step", r->step);
-    json_out_event_data(&j, parts, (size_t)n, utf8);
+    json_out_bytes(&j, &(struct json_out_bytes){.key = "data",
+                                                .encoding_key = "encoding",
+                                                .parts = parts,
+                                                .count = (size_t)n,
+                                                .utf8 = utf8});
     free(copy);
     return answer_event_close(&j, err);
 }

@@ -16,6 +16,8 @@
 #define HTTP_SWALLOW_MAX (64u * 1024)
 /* Request line and headers together; also the buffer for reading bodies and writing streams. */
 #define HTTP_MEMORY (48u * 1024)
+/* How long a request sleeps before its connection is watched for a hang-up. */
+#define HTTP_WATCH_NS (50 * CLOCK_NS_PER_MS)
 /* libmicrohttpd's own time-out: no progress at all, in either direction, in seconds. */
 #define HTTP_IDLE_S 60u
 
@@ -109,13 +111,26 @@ static void http_hangup(void *arg, uint32_t events)
     }
 }
 
+static void http_watch(void *arg)
+{
+    struct http_conn *c = arg;
+    if (c->hangup.fd < 0)
+        loop_add(c->http->loop, &c->hangup, c->fd, EPOLLRDHUP, http_hangup, c, NULL);
+}
+
 void http_sleep(struct http_req *req)
 {
     struct http_conn *c = req->conn;
     req->asleep = true;
     MHD_suspend_connection(req->mhd);
-    if (c->hangup.fd < 0)
-        loop_add(c->http->loop, &c->hangup, c->fd, EPOLLRDHUP, http_hangup, c, NULL);
+    /* Not at once: most requests do not sleep for long enough to be worth two system calls. */
+    loop_timer_at(c->http->loop, &c->watch, clock_mono_ns() + HTTP_WATCH_NS, http_watch, c, NULL);
+}
+
+static void http_unwatch(struct http_conn *c)
+{
+    loop_timer_stop(c->http->loop, &c->watch);
+    loop_del(c->http->loop, &c->hangup);
 }
 
 void http_wake(struct http_req *req)
@@ -123,7 +138,7 @@ void http_wake(struct http_req *req)
     if (!req->asleep)
         return;
     req->asleep = false;
-    loop_del(req->http->loop, &req->conn->hangup);
+    http_unwatch(req->conn);
     MHD_resume_connection(req->mhd);
     http_run_soon(req->http);
 }
@@ -165,7 +180,7 @@ static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
     *state = NULL;
     if (req == NULL)
         return;
-    loop_del(h->loop, &req->conn->hangup);
+    http_unwatch(req->conn);
     if (req->gone != NULL && !req->dead)
         req->gone(req);
     if (h->app.ended != NULL)
@@ -210,7 +225,7 @@ static void http_connection(void *arg, struct MHD_Connection *mhd, void **contex
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
         if (c == NULL)
             return;
-        loop_del(h->loop, &c->hangup);
+        http_unwatch(c);
         loop_timer_stop(h->loop, &c->deadline);
         http_unlink(c);
         free(c);
@@ -406,7 +421,7 @@ void http_stop(struct http *h)
     loop_defer_stop(h->loop, &h->run);
     /* The library does not stop over connections that sleep. */
     for (struct http_conn *c = h->first; c != NULL; c = c->next) {
-        loop_del(h->loop, &c->hangup);
+        http_unwatch(c);
         if (c->req == NULL)
             continue;
         if (c->req->gone != NULL && !c->req->dead)

@@ -11,6 +11,7 @@ struct http_conn {
     struct http_conn *next, *prev;
     int fd; /* borrowed from libmicrohttpd */
     struct loop_source hangup;
+    struct loop_timer watch; /* the request sleeps for a while: look for a hang-up */
     struct loop_timer deadline;
     uint64_t due_ns; /* the timer may be armed for an earlier moment: it looks here */
     struct http_req *req;

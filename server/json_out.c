@@ -171,29 +171,14 @@ static void json_out_base64(struct json_out *j, const struct iovec *parts, size_
     buf_done(&whole);
 }
 
-static void json_out_content(struct json_out *j, const char *key, const struct iovec *parts,
-                             size_t count, bool utf8)
+void json_out_bytes(struct json_out *j, const struct json_out_bytes *bytes)
 {
-    json_out_raw(j, key);
-    if (!utf8)
-        json_out_base64(j, parts, count);
-    else if (count == 1)
-        json_out_text(j, parts[0].iov_base, parts[0].iov_len);
+    json_out_raw(j, bytes->key);
+    if (!bytes->utf8)
+        json_out_base64(j, bytes->parts, bytes->count);
+    else if (bytes->count == 1)
+        json_out_text(j, bytes->parts[0].iov_base, bytes->parts[0].iov_len);
     else
-        json_out_joined(j, parts, count);
-}
-
-void json_out_bytes(struct json_out *j, const char *key, const struct iovec *parts, size_t count,
-                    bool utf8)
-{
-    json_out_content(j, key, parts, count, utf8);
-    json_out_put(j, ",\"", 2);
-    json_out_put(j, key, strlen(key));
-    json_out_put(j, utf8 ? "_encoding\":\"utf-8\"" : "_encoding\":\"base64\"", utf8 ? 18 : 19);
-}
-
-void json_out_event_data(struct json_out *j, const struct iovec *parts, size_t count, bool utf8)
-{
-    json_out_content(j, "data", parts, count, utf8);
-    json_out_str(j, "encoding", utf8 ? "utf-8" : "base64");
+        json_out_joined(j, bytes->parts, bytes->count);
+    json_out_str(j, bytes->encoding_key, bytes->utf8 ? "utf-8" : "base64");
 }

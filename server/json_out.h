@@ -36,9 +36,13 @@ void json_out_str(struct json_out *j, const char *key, const char *text);
 void json_out_tree(struct json_out *j, const char *key, const struct json_t *tree);
 /* Only the key (or the comma): the caller appends the value to j->buf itself. */
 void json_out_raw(struct json_out *j, const char *key);
-/* Bytes whose beginnings lie in several places, as "key": text and "key_encoding": "utf-8"|"base64". */
+/* Bytes that lie in several places, as `key`: text and `encoding_key`: "utf-8" or "base64". `utf8`
+ * says that all of them together are UTF-8. */
 struct iovec;
-void json_out_bytes(struct json_out *j, const char *key, const struct iovec *parts, size_t count,
-                    bool utf8);
-/* As json_out_bytes(), with the names that events have: "data" and "encoding". */
-void json_out_event_data(struct json_out *j, const struct iovec *parts, size_t count, bool utf8);
+struct json_out_bytes {
+    const char *key, *encoding_key;
+    const struct iovec *parts;
+    size_t count;
+    bool utf8;
+};
+void json_out_bytes(struct json_out *j, const struct json_out_bytes *bytes);

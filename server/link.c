@@ -12,6 +12,13 @@
 #include "str.h"
 
 #define LINK_READS_PER_EVENT 32
+/* Packets that one system call reads, and the room for each. */
+#define LINK_BATCH 8
+#define LINK_SMALL ((size_t)1024)
+_Static_assert(LINK_BATCH * LINK_SMALL <= WIRE_PACKET_MAX, "room for a batch");
+_Static_assert(sizeof(struct wire_end) <= LINK_SMALL && sizeof(struct wire_failed) <= LINK_SMALL &&
+                   sizeof(struct wire_state) <= LINK_SMALL,
+               "packets of a greeted shard are small");
 /* Packets that may wait here before the shard counts as full. */
 #define LINK_WAITING_MAX 16
 
@@ -221,25 +228,31 @@ static const struct link_reply {
     {WIRE_STATE, IN(LINK_GREETING) | IN(LINK_READY), link_on_state},
 };
 
-static int link_take(struct link *l, size_t size, size_t nfds, struct err *err)
+static int link_take(struct link *l, const void *packet, size_t size, size_t nfds,
+                     struct err *err)
 {
-    if (wire_check_reply(l->packet, size, nfds, err) < 0)
+    if (wire_check_reply(packet, size, nfds, err) < 0)
         return err_wrap(err, "%s", l->name);
-    const struct wire_head *head = (const struct wire_head *)(const void *)l->packet;
+    const struct wire_head *head = packet;
     for (size_t i = 0; i < sizeof(link_replies) / sizeof(link_replies[0]); i++) {
         const struct link_reply *r = &link_replies[i];
         if (r->type != head->type)
             continue;
         if ((r->states & IN(l->state)) == 0)
             break;
-        return r->fn(l, l->packet, err);
+        return r->fn(l, packet, err);
     }
     return err_set(err, ERR_PROTOCOL, 0, "%s sent a packet of type %u at the wrong moment",
                    l->name, head->type);
 }
 
-/* Reads one packet: 1, 0 when there is none now, -1 when the connection must end. */
-static int link_read(struct link *l, struct err *err)
+static int link_closed(const struct link *l, struct err *err)
+{
+    return err_set(err, ERR_STATE, 0, "%s closed the connection", l->name);
+}
+
+/* Reads one packet of any size: 1, 0 when there is none now, -1 when the connection must end. */
+static int link_read_one(struct link *l, struct err *err)
 {
     int fds[FD_PASS_MAX];
     size_t nfds = 0;
@@ -249,8 +262,35 @@ static int link_read(struct link *l, struct err *err)
     for (size_t i = 0; i < nfds; i++)
         fd_close(&fds[i]);
     if (n == 0)
-        return err_set(err, ERR_STATE, 0, "%s closed the connection", l->name);
-    return link_take(l, (size_t)n, nfds, err) < 0 ? -1 : 1;
+        return link_closed(l, err);
+    return link_take(l, l->packet, (size_t)n, nfds, err) < 0 ? -1 : 1;
+}
+
+/* Reads all packets that are there with one system call. Once greeted, packets are small and have no
+ * descriptors: without room for any, the kernel closes what comes and says so. */
+static int link_read_small(struct link *l, struct err *err)
+{
+    struct mmsghdr msgs[LINK_BATCH];
+    struct iovec parts[LINK_BATCH];
+    char *room = (char *)l->packet;
+    memset(msgs, 0, sizeof(msgs));
+    for (size_t i = 0; i < LINK_BATCH; i++) {
+        parts[i] = (struct iovec){.iov_base = room + i * LINK_SMALL, .iov_len = LINK_SMALL};
+        msgs[i].msg_hdr.msg_iov = &parts[i];
+        msgs[i].msg_hdr.msg_iovlen = 1;
+    }
+    int n = recvmmsg(l->fd, msgs, LINK_BATCH, MSG_DONTWAIT | MSG_CMSG_CLOEXEC, NULL);
+    if (n < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : err_sys(err, "reading from %s", l->name);
+    for (int i = 0; i < n; i++) {
+        if (msgs[i].msg_len == 0)
+            return link_closed(l, err);
+        if (msgs[i].msg_hdr.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+            return err_set(err, ERR_PROTOCOL, 0, "%s sent a packet that is too large", l->name);
+        if (link_take(l, parts[i].iov_base, msgs[i].msg_len, 0, err) < 0)
+            return -1;
+    }
+    return 0;
 }
 
 static void link_event(void *arg, uint32_t events)
@@ -260,13 +300,11 @@ static void link_event(void *arg, uint32_t events)
     err_clear(&err);
     if (events & EPOLLOUT)
         link_send_flush(l);
-    for (int i = 0; i < LINK_READS_PER_EVENT; i++) {
-        int rc = link_read(l, &err);
-        if (rc < 0)
-            link_drop(l, &err);
-        if (rc <= 0 || l->state == LINK_CLOSED)
-            return;
-    }
+    int rc = 1;
+    for (int i = 0; i < LINK_READS_PER_EVENT && rc > 0; i++)
+        rc = l->state == LINK_READY ? link_read_small(l, &err) : link_read_one(l, &err);
+    if (rc < 0)
+        link_drop(l, &err);
 }
 
 int link_connect(struct link *l, struct err *err)

@@ -104,6 +104,7 @@ struct run {
     uint64_t setup_ns;
     struct loop_timer watchdog; /* the runner should have answered by then */
     struct loop_timer drain;    /* pipes that do not end though END came */
+    struct loop_timer listen;   /* the step runs for a while: watch its pipes */
     struct loop_timer resume;   /* paused pipes: look again */
 
     struct events events;

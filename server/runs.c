@@ -65,19 +65,29 @@ struct run *runs_find(const struct runs *runs, const char *id)
     return NULL;
 }
 
-/* "run_" and 24 of [a-z0-9], 120 bits and more: ids cannot be guessed. */
-static int runs_name(char id[RUN_ID_SIZE], struct err *err)
+static int runs_random(struct runs *runs, unsigned char *byte, struct err *err)
+{
+    if (runs->random_left == 0) {
+        if (getrandom(runs->random, sizeof(runs->random), 0) != (ssize_t)sizeof(runs->random))
+            return err_sys(err, "naming a run");
+        runs->random_left = sizeof(runs->random);
+    }
+    *byte = runs->random[--runs->random_left];
+    return 0;
+}
+
+/* "run_" and 24 of [a-z0-9], 124 bits: ids cannot be guessed. */
+static int runs_name(struct runs *runs, char id[RUN_ID_SIZE], struct err *err)
 {
     static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    unsigned char bytes[48];
     size_t n = 0;
     memcpy(id, "run_", 4);
     while (n < RUNS_ID_CHARS) {
-        if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
-            return err_sys(err, "naming a run");
-        for (size_t i = 0; i < sizeof(bytes) && n < RUNS_ID_CHARS; i++)
-            if (bytes[i] < 252) /* 7 * 36: no letter is more likely than another */
-                id[4 + n++] = alphabet[bytes[i] % 36];
+        unsigned char byte = 0;
+        if (runs_random(runs, &byte, err) < 0)
+            return -1;
+        if (byte < 252) /* 7 * 36: no letter is more likely than another */
+            id[4 + n++] = alphabet[byte % 36];
     }
     id[4 + n] = '\0';
     return 0;
@@ -183,7 +193,7 @@ bool runs_may_queue(const struct runs *runs, size_t bytes)
 
 int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *err)
 {
-    if (runs_name(run->id, err) < 0)
+    if (runs_name(runs, run->id, err) < 0)
         return -1;
     str_copy(run->owner, sizeof(run->owner), owner);
     runs_insert(runs, run);

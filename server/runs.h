@@ -35,6 +35,8 @@ struct runs {
     size_t count, done_count, active;
     size_t done_bytes;
     struct loop_defer dispatch, evict;
+    unsigned char random[1024]; /* for ids, fetched in advance */
+    size_t random_left;
     struct loop_timer starve; /* no runner for a while: the waiting runs are answered */
     void (*idle)(void *arg);  /* called when the last unfinished run is done; may be NULL */
     void *idle_arg;

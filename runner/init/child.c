@@ -19,6 +19,7 @@
 #include "init.h"
 #include "launch.h"
 #include "probe.h"
+#include "scratch.h"
 #include "setup.h"
 #include "spec.h"
 #include "unpack.h"
@@ -162,15 +163,15 @@ static void child_spec(struct child *c, const struct initmsg_exec *e, size_t siz
 static void child_started(void) {
     struct timespec cpu = {0, 0};
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
-    struct initmsg_report r = {
-        .type = INITMSG_STARTED,
-        .mono_ns = clock_mono_ns(),
-        .cpu_ns = (uint64_t)cpu.tv_sec * CLOCK_NS_PER_S + (uint64_t)cpu.tv_nsec};
+    struct initmsg_report r = {.type = INITMSG_STARTED,
+                               .mono_ns = clock_mono_ns(),
+                               .cpu_ns =
+                                   (uint64_t)cpu.tv_sec * CLOCK_NS_PER_S + (uint64_t)cpu.tv_nsec};
     child_send(&r);
 }
 
-static void __attribute__((noreturn)) child_run(struct child *c, size_t size, const int *fds,
-                                                size_t nfds) {
+static void __attribute__((noreturn))
+child_run(struct child *c, size_t size, const int *fds, size_t nfds) {
     struct initmsg_exec e;
     if (size < sizeof e) {
         child_refuse("message", "", EPROTO);
@@ -205,14 +206,14 @@ static void __attribute__((noreturn)) child_run(struct child *c, size_t size, co
 }
 
 void child_main(int sock, int signals) {
-    static struct child c; /* large, and alone in its process */
+    struct child *c = scratch_new(sizeof *c);
     child_descriptors(sock, signals);
     /* Touched now, so that the start of a command meets no page fault here. */
-    memset(&c, 0, sizeof(struct initmsg_exec) + 4096);
-    memset(&c.spec, 0, 64 * sizeof(char *));
-    child_confine(&c);
+    memset(c, 0, sizeof(struct initmsg_exec) + 4096);
+    memset(&c->spec, 0, 64 * sizeof(char *));
+    child_confine(c);
     int fds[FD_PASS_MAX];
     size_t nfds = 0;
-    size_t size = child_expect(&c, INITMSG_EXEC, fds, &nfds);
-    child_run(&c, size, fds, nfds);
+    size_t size = child_expect(c, INITMSG_EXEC, fds, &nfds);
+    child_run(c, size, fds, nfds);
 }

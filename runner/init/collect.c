@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "bundle.h"
+#include "scratch.h"
 
 #define COLLECT_DEPTH_MAX 64      /* open directories on the way down */
 #define COLLECT_VISIT_MAX 1000000 /* entries looked at */
@@ -148,7 +149,8 @@ static size_t collect_component(const char *s) {
     return strcspn(s, "/");
 }
 
-/* Does `path` match `pattern`, component by component? A "**" component matches any number of them. */
+/* Does `path` match `pattern`, component by component? A "**" component matches any number of them.
+ */
 static bool collect_match(const char *pattern, const char *path) {
     char one[256];
     char name[256];
@@ -252,20 +254,20 @@ static int collect_pattern(struct collect *c, const char *pattern) {
 }
 
 int collect_run(int out, const struct spec *patterns, uint64_t max_bytes, uint32_t max_files) {
-    static struct collect c; /* large, and alone in its process */
-    c.out = out;
-    c.bytes_left = max_bytes;
-    c.files_left = max_files;
-    c.visits_left = COLLECT_VISIT_MAX;
-    c.root = open("/workspace", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (c.root < 0) {
+    struct collect *c = scratch_new(sizeof *c);
+    c->out = out;
+    c->bytes_left = max_bytes;
+    c->files_left = max_files;
+    c->visits_left = COLLECT_VISIT_MAX;
+    c->root = open("/workspace", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (c->root < 0) {
         return 1;
     }
     for (size_t i = 0; i < patterns->argc; i++) {
-        if (collect_pattern(&c, patterns->argv[i]) != 0) {
+        if (collect_pattern(c, patterns->argv[i]) != 0) {
             return 1;
         }
     }
     const struct bundle_record end = {.magic = BUNDLE_MAGIC, .type = BUNDLE_END};
-    return collect_write(&c, &end, sizeof end) == 0 ? 0 : 1;
+    return collect_write(c, &end, sizeof end) == 0 ? 0 : 1;
 }

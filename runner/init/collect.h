@@ -6,8 +6,10 @@
 
 #include "spec.h"
 
-/* Writes a bundle (bundle.h) to `out`. Each argv of `patterns` is a path or a glob below /workspace:
+/* Writes a bundle (bundle.h) to `out`. Each argv of `patterns` is a path or a glob below
+ * /workspace:
  * '*' and '?' within a component, '**' over components, [..] classes. A plain path that isn't a
- * regular file, and a glob without a match, give an ERROR record with the pattern as its path. At most
- * `max_files` records and `max_bytes` of content. Returns the exit code: 0 when the bundle is whole. */
+ * regular file, and a glob without a match, give an ERROR record with the pattern as its path. At
+ * most `max_files` records and `max_bytes` of content. Returns the exit code: 0 when the bundle is
+ * whole. */
 int collect_run(int out, const struct spec *patterns, uint64_t max_bytes, uint32_t max_files);

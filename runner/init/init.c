@@ -16,6 +16,7 @@
 #include "child.h"
 #include "clock.h"
 #include "fd.h"
+#include "scratch.h"
 #include "setup.h"
 
 #define INIT_CHILDREN_MAX 256
@@ -154,7 +155,8 @@ static void init_command(struct init *in) {
 }
 
 /* Whatever the runner's disposition and mask are, commands start with the defaults: an inherited
- * ignored SIGPIPE breaks pipelines. SIGCHLD is blocked here for the signalfd; child_main() opens it. */
+ * ignored SIGPIPE breaks pipelines. SIGCHLD is blocked here for the signalfd; child_main() opens
+ * it. */
 static void init_signals(struct init *in) {
     struct sigaction act = {.sa_handler = SIG_DFL};
     for (int sig = 1; sig < NSIG; sig++) {
@@ -189,12 +191,12 @@ static void init_descriptors(void) {
     }
 }
 
-int main(void) {
-    static struct init in; /* large, and alone in its process */
+int init_run(void) {
+    struct init *in = scratch_new(sizeof *in);
     init_descriptors();
-    init_signals(&in);
+    init_signals(in);
     struct pollfd poll_fds[2] = {{.fd = INITMSG_FD, .events = POLLIN},
-                                 {.fd = in.signals, .events = POLLIN}};
+                                 {.fd = in->signals, .events = POLLIN}};
     for (;;) {
         if (poll(poll_fds, 2, -1) < 0) {
             if (errno == EINTR) {
@@ -203,10 +205,10 @@ int main(void) {
             return 1;
         }
         if (poll_fds[1].revents) {
-            init_reap(&in);
+            init_reap(in);
         }
         if (poll_fds[0].revents) {
-            init_command(&in);
+            init_command(in);
         }
     }
 }

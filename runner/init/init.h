@@ -8,12 +8,16 @@
  *
  * Its real and effective ids are 2, its saved ids 1000: a child may therefore become user 1000
  * without any capability. Nothing inside can signal it: it is process 1 of its pid namespace and
- * installs no handler. When its control socket ends it exits, and the kernel ends the whole jail. */
+ * installs no handler. When its control socket ends it exits, and the kernel ends the whole jail.
+ */
 #pragma once
 
 #include <stdint.h>
 
 #include "initmsg.h"
+
+/* Serves the control socket until it ends. Returns the exit code. */
+int init_run(void);
 
 /* Sends INITMSG_FAILED {stage, errno} on descriptor INITMSG_FD and exits. */
 void init_fail(const char *stage, int code) __attribute__((noreturn));

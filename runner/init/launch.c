@@ -101,8 +101,8 @@ static void launch_file(const char *file, struct spec *spec, char *path, size_t 
     errno = code;
 }
 
-/* As a shell looks a command up: the first directory that has it; a file that may not be executed is
- * remembered and reported when no other is found. */
+/* As a shell looks a command up: the first directory that has it; a file that may not be executed
+ * is remembered and reported when no other is found. */
 static void launch_search(struct spec *spec, char *path, size_t size) {
     const char *name = spec->argv[0];
     const char *dirs = spec_getenv(spec, "PATH");
@@ -138,8 +138,8 @@ static void launch_search(struct spec *spec, char *path, size_t size) {
 
 void launch_exec(struct spec *spec, bool shell, char *path, size_t size) {
     if (shell) {
-        static char bash[] = "/bin/bash";
-        static char sh[] = "/bin/sh";
+        char bash[] = "/bin/bash";
+        char sh[] = "/bin/sh";
         spec_shell(spec, access(bash, X_OK) == 0 ? bash : sh);
         launch_file(spec->argv[0], spec, path, size);
         return;

@@ -21,6 +21,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "scratch.h"
+
 #define PROBE_LOOPS 1000000 /* no check runs for ever, whatever the host does */
 
 static int probe_spin(void) {
@@ -61,10 +63,11 @@ static int probe_pids(void) {
 }
 
 static int probe_disk(void) {
-    static char block[65536];
+    const size_t size = 65536;
+    char *block = scratch_new(size);
     int fd = open("/workspace/full", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     for (int i = 0; fd >= 0 && i < PROBE_LOOPS; i++) {
-        if (write(fd, block, sizeof block) < 0) {
+        if (write(fd, block, size) < 0) {
             return errno == ENOSPC ? 0 : 1;
         }
     }
@@ -201,8 +204,9 @@ static int probe_network(void) {
 }
 
 static int probe_root(void) {
-    static const char *const hidden[] = {"/root/.ssh", "/home/user/../../var/lib", "/run/lock",
-                                         "/sys/kernel", "/opt/", "/srv/", "/boot"};
+    static const char *const hidden[] = {
+        "/root/.ssh", "/home/user/../../var/lib", "/run/lock", "/sys/kernel", "/opt/", "/srv/",
+        "/boot"};
     if (open("/probe", O_WRONLY | O_CREAT | O_CLOEXEC, 0600) >= 0 || errno != EROFS) {
         if (errno != EACCES) {
             return 1;
@@ -221,12 +225,12 @@ static int probe_root(void) {
 }
 
 static int (*const probe_table[INITMSG_PROBE_COUNT])(void) = {
-    [INITMSG_PROBE_SPIN] = probe_spin,         [INITMSG_PROBE_SLEEP] = probe_sleep,
-    [INITMSG_PROBE_MEMORY] = probe_memory,     [INITMSG_PROBE_PIDS] = probe_pids,
-    [INITMSG_PROBE_DISK] = probe_disk,         [INITMSG_PROBE_INODES] = probe_inodes,
-    [INITMSG_PROBE_FILES] = probe_files,       [INITMSG_PROBE_SECCOMP] = probe_seccomp,
-    [INITMSG_PROBE_ARCH] = probe_arch,         [INITMSG_PROBE_IDENTITY] = probe_identity,
-    [INITMSG_PROBE_NETWORK] = probe_network,   [INITMSG_PROBE_ROOT] = probe_root,
+    [INITMSG_PROBE_SPIN] = probe_spin,       [INITMSG_PROBE_SLEEP] = probe_sleep,
+    [INITMSG_PROBE_MEMORY] = probe_memory,   [INITMSG_PROBE_PIDS] = probe_pids,
+    [INITMSG_PROBE_DISK] = probe_disk,       [INITMSG_PROBE_INODES] = probe_inodes,
+    [INITMSG_PROBE_FILES] = probe_files,     [INITMSG_PROBE_SECCOMP] = probe_seccomp,
+    [INITMSG_PROBE_ARCH] = probe_arch,       [INITMSG_PROBE_IDENTITY] = probe_identity,
+    [INITMSG_PROBE_NETWORK] = probe_network, [INITMSG_PROBE_ROOT] = probe_root,
 };
 
 int probe_run(enum initmsg_probe what) {

@@ -56,8 +56,8 @@ static int setup_session(struct setup *s) {
     return chdir("/");
 }
 
-/* A session key ring of its own: the runner's would come along otherwise. A kernel without key rings
- * has nothing to inherit. */
+/* A session key ring of its own: the runner's would come along otherwise. A kernel without key
+ * rings has nothing to inherit. */
 static int setup_keyring(struct setup *s) {
     (void)s;
     if (syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, NULL) < 0 && errno != ENOSYS) {
@@ -88,8 +88,8 @@ static int setup_loopback(struct setup *s) {
     return rc;
 }
 
-/* The template is private already; a mount namespace that crosses into a user namespace turns shared
- * mounts into slaves, and private ends that too. */
+/* The template is private already; a mount namespace that crosses into a user namespace turns
+ * shared mounts into slaves, and private ends that too. */
 static int setup_propagation(struct setup *s) {
     (void)s;
     return mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
@@ -112,8 +112,8 @@ static const struct setup_dir setup_dirs[] = {
 };
 
 /* One tmpfs holds everything that can be written, so that its size and inode count are the disk
- * limits of the jail. It is mounted on /workspace, its directories are bound to their places, and the
- * last bind covers the base. */
+ * limits of the jail. It is mounted on /workspace, its directories are bound to their places, and
+ * the last bind covers the base. */
 static int setup_writable(struct setup *s) {
     char options[128];
     (void)snprintf(options, sizeof options, "mode=0755,size=%llu,nr_inodes=%llu",
@@ -153,11 +153,11 @@ static int setup_devpts(struct setup *s) {
                  "newinstance,ptmxmode=0666,mode=0620,max=256");
 }
 
-/* What /proc says of the host to any user who asks. Files that only the host's root may open need no
- * mask: user 0 of the host does not exist here. A name that this kernel lacks is skipped. */
+/* What /proc says of the host to any user who asks. Files that only the host's root may open need
+ * no mask: user 0 of the host does not exist here. A name that this kernel lacks is skipped. */
 static const char *const setup_masks[] = {
-    "/proc/cmdline",  "/proc/modules", "/proc/partitions", "/proc/diskstats",
-    "/proc/interrupts", "/proc/keys",  "/proc/key-users",
+    "/proc/cmdline",    "/proc/modules", "/proc/partitions", "/proc/diskstats",
+    "/proc/interrupts", "/proc/keys",    "/proc/key-users",
 };
 
 static int setup_masked(struct setup *s) {
@@ -236,16 +236,16 @@ static int setup_no_new_privs(struct setup *s) {
     return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
 }
 
-/* One filter for process 1 and, by inheritance, for everything that it will ever start. The listener
- * goes to the runner: a call of another architecture is reported there, so that the cause is known and
- * not guessed from a SIGSYS that anybody can send. */
+/* One filter for process 1 and, by inheritance, for everything that it will ever start. The
+ * listener goes to the runner: a call of another architecture is reported there, so that the cause
+ * is known and not guessed from a SIGSYS that anybody can send. */
 static int setup_seccomp(struct setup *s) {
     struct sock_fprog prog = {
         .len = (unsigned short)(s->wish->bpf_bytes / sizeof(struct sock_filter)),
         .filter = (struct sock_filter *)s->bpf,
     };
-    s->filter_fd = (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER,
-                                SECCOMP_FILTER_FLAG_NEW_LISTENER, &prog);
+    s->filter_fd =
+        (int)syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &prog);
     return s->filter_fd < 0 ? -1 : 0;
 }
 

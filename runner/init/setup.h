@@ -18,14 +18,14 @@ struct setup {
 /* Runs the steps before the first fork. Does not return on failure (init_fail()). */
 void setup_run(struct setup *s);
 
-/* Gives up the last powers of process 1: joins the cgroup namespace of process `first`, becomes user
- * INITMSG_UID_INIT, empties every capability set. Does not return on failure. */
+/* Gives up the last powers of process 1: joins the cgroup namespace of process `first`, becomes
+ * user INITMSG_UID_INIT, empties every capability set. Does not return on failure. */
 void setup_seal(int first);
 
-/* The same for a child that is going to wait: no capability any more, and halfway to the jail's user.
- * Its real and saved ids stay those of process 1, so that a command, which may signal whatever has its
- * own id as real or saved id, can neither see nor kill the process of the next step. 0, or -1 with
- * errno and *stage. */
+/* The same for a child that is going to wait: no capability any more, and halfway to the jail's
+ * user. Its real and saved ids stay those of process 1, so that a command, which may signal
+ * whatever has its own id as real or saved id, can neither see nor kill the process of the next
+ * step. 0, or -1 with errno and *stage. */
 int setup_halfway_user(const char **stage);
 
 /* The other half, right before the command: the jail's user for good. 0, or -1 with errno. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "bundle.h"
+#include "scratch.h"
 #include "str.h"
 
 struct unpack {
@@ -141,21 +142,20 @@ static int unpack_next(struct unpack *u) {
 }
 
 int unpack_bundle(int fd, char *path, size_t size) {
-    static struct unpack u; /* large, and alone in its process */
-    u.bundle = fd;
-    u.at = 0;
-    u.root = open("/workspace", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    int rc = u.root < 0 ? -1 : 1;
+    struct unpack *u = scratch_new(sizeof *u);
+    u->bundle = fd;
+    u->root = open("/workspace", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    int rc = u->root < 0 ? -1 : 1;
     while (rc > 0) {
-        rc = unpack_next(&u);
+        rc = unpack_next(u);
     }
     int code = errno;
-    if (rc < 0 && !str_copy(path, size, u.path)) {
+    if (rc < 0 && !str_copy(path, size, u->path)) {
         (void)str_copy(path, size, "(a very long path)");
     }
     (void)close(fd);
-    if (u.root >= 0) {
-        (void)close(u.root);
+    if (u->root >= 0) {
+        (void)close(u->root);
     }
     errno = code;
     return rc;

@@ -124,7 +124,8 @@ static int cgroup_memory_v2(int dir, uint64_t bytes, struct err *err) {
         return -1;
     }
     if (faccessat(dir, "memory.swap.max", F_OK, 0) != 0) {
-        return 0; /* a kernel without swap accounting: cgroup_host_init() saw that there is no swap */
+        return 0; /* a kernel without swap accounting: cgroup_host_init() saw that there is no swap
+                   */
     }
     return cgroup_put(dir, "memory.swap.max", 0, err);
 }
@@ -218,7 +219,8 @@ static int cgroup_step_counters(const struct cgroup_host *host, struct cgroup_st
     size_t kill = cgroup_find(host, CGROUP_KILL);
     bool v2 = host->tree[mem].v2;
     step->usage_v2 = host->tree[acct].v2;
-    step->usage_fd = cgroup_open(step->fd[acct], step->usage_v2 ? "cpu.stat" : "cpuacct.usage", err);
+    step->usage_fd =
+        cgroup_open(step->fd[acct], step->usage_v2 ? "cpu.stat" : "cpuacct.usage", err);
     if (step->usage_fd < 0) {
         return -1;
     }
@@ -238,7 +240,8 @@ static int cgroup_step_counters(const struct cgroup_host *host, struct cgroup_st
 int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
                      struct cgroup_step *step, struct err *err) {
     cgroup_step_init(step);
-    /* The jail's name is in it, since a tree without a directory per jail has all steps side by side. */
+    /* The jail's name is in it, since a tree without a directory per jail has all steps side by
+     * side. */
     (void)snprintf(step->name, sizeof step->name, "%.40s.s%u", jail->name, n);
     for (size_t i = 0; i < host->count; i++) {
         if (!(host->tree[i].roles & CGROUP_STEP_ROLES)) {
@@ -269,7 +272,8 @@ int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail 
     for (size_t i = 0; i < host->count; i++) {
         int dir = step->fd[i] >= 0 ? step->fd[i] : jail->fd[i];
         if (dir >= 0 && cgroup_put(dir, "cgroup.procs", (uint64_t)pid, err) != 0) {
-            return err_wrap(err, "moving a process into %s/%s", host->tree[i].base_path, step->name);
+            return err_wrap(err, "moving a process into %s/%s", host->tree[i].base_path,
+                            step->name);
         }
     }
     return 0;

@@ -2,8 +2,8 @@
  *
  * Hosts differ: all controllers in one tree (v2), each in a tree of its own (v1), or v1 controllers
  * beside a cgroup2 tree that has none (hybrid). All three are the same here: a list of trees, each
- * with a mask of what it does for us. A tree gets a directory per jail if it limits something of the
- * whole jail, and a directory per step if it counts or kills a single step:
+ * with a mask of what it does for us. A tree gets a directory per jail if it limits something of
+ * the whole jail, and a directory per step if it counts or kills a single step:
  *
  *     <base>/<jail>/            memory and cpu and pids limits of the run
  *     <base>/<jail>/s<n>/       memory limit and peak, CPU usage, oom kills, kill of step n
@@ -47,8 +47,8 @@ enum cgroup_role {
 struct cgroup_tree {
     uint32_t roles;
     bool v2;
-    int base_fd;          /* directory of <base> */
-    char base_path[512];  /* for messages and for the record that the next start reads */
+    int base_fd;         /* directory of <base> */
+    char base_path[512]; /* for messages and for the record that the next start reads */
     char mount_point[256];
     char mount_options[256]; /* of the file system */
 };
@@ -94,16 +94,16 @@ struct cgroup_jail_usage {
 };
 
 /* Finds the trees and makes the base groups "<name>" (such as "pinfold-1a2b3c4d/0"). `mount_dir` is
- * an existing empty directory on which a cgroup2 tree is mounted if the host has none (the caller is
- * in a private mount namespace). Fails when a role cannot be had, naming it and the remedy. */
+ * an existing empty directory on which a cgroup2 tree is mounted if the host has none (the caller
+ * is in a private mount namespace). Fails when a role cannot be had, naming it and the remedy. */
 int cgroup_host_init(struct cgroup_host *host, const char *name, const char *mount_dir,
                      struct err *err);
 /* Removes the (empty) base groups and closes everything. */
 void cgroup_host_done(struct cgroup_host *host);
 
 /* Removes the group directory `path` (a base_path that an earlier life recorded) with everything
- * below it: kills what still runs in it, waits at most five seconds, removes the directories. A path
- * that is not there is fine; one that is not on a cgroup file system is refused. */
+ * below it: kills what still runs in it, waits at most five seconds, removes the directories. A
+ * path that is not there is fine; one that is not on a cgroup file system is refused. */
 int cgroup_sweep(const char *path, struct err *err);
 
 /* Makes the attach of a process cheap: without "favordynmods" a kernel that has been idle waits for

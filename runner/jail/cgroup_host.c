@@ -81,8 +81,8 @@ static bool cgroup_own_path(const char *text, const char *controller, char *out,
             if (path != NULL) {
                 *path++ = '\0';
                 list++;
-                bool match = *controller == '\0' ? *list == '\0'
-                                                 : cgroup_has_word(list, controller, ",");
+                bool match =
+                    *controller == '\0' ? *list == '\0' : cgroup_has_word(list, controller, ",");
                 if (match) {
                     return str_copy(out, size, path);
                 }
@@ -145,8 +145,8 @@ static int cgroup_enable(const char *dir, struct err *err) {
     return fd_write_kernel(AT_FDCWD, path, want, sizeof want - 1, err);
 }
 
-/* v2: controllers reach a group only if no ancestor that hands them on has processes of its own. The
- * runner therefore steps into a leaf of its group; if others still live in that group (a login
+/* v2: controllers reach a group only if no ancestor that hands them on has processes of its own.
+ * The runner therefore steps into a leaf of its group; if others still live in that group (a login
  * session, say), the base goes to the root of the tree, which is exempt from that rule. Sets *below
  * to the part of our path that the base goes under. */
 static int cgroup_v2_below(const char *point, char *below, size_t size, struct err *err) {
@@ -300,8 +300,7 @@ static int cgroup_swap(struct cgroup_host *host, struct err *err) {
             host->pids_peak = faccessat(host->tree[i].base_fd, "pids.peak", F_OK, 0) == 0;
         }
         if (host->tree[i].roles & CGROUP_MEMORY) {
-            const char *file =
-                host->tree[i].v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
+            const char *file = host->tree[i].v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
             host->swap_limited = faccessat(host->tree[i].base_fd, file, F_OK, 0) == 0;
         }
     }
@@ -330,8 +329,9 @@ static int cgroup_complete(const struct cgroup_host *host, struct err *err) {
             return 0;
         }
     }
-    return err_set(err, ERR_STATE, 0, "no cgroup2 tree can be mounted; a kernel with cgroup v2 is "
-                                      "needed");
+    return err_set(err, ERR_STATE, 0,
+                   "no cgroup2 tree can be mounted; a kernel with cgroup v2 is "
+                   "needed");
 }
 
 int cgroup_host_init(struct cgroup_host *host, const char *name, const char *mount_dir,
@@ -393,7 +393,8 @@ int cgroup_favor_dynmods(const struct cgroup_host *host) {
         char options[256];
         (void)str_copy(options, sizeof options, t->mount_options);
         char *save = NULL;
-        for (char *o = strtok_r(options, ",", &save); fs >= 0 && o; o = strtok_r(NULL, ",", &save)) {
+        for (char *o = strtok_r(options, ",", &save); fs >= 0 && o;
+             o = strtok_r(NULL, ",", &save)) {
             if (strcmp(o, "rw") != 0 && fsconfig(fs, FSCONFIG_SET_FLAG, o, NULL, 0) != 0) {
                 return 0;
             }

@@ -52,7 +52,8 @@ static unsigned cgroup_sweep_pass(int dir, unsigned depth) {
         if (e->d_type != DT_DIR || strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) {
             continue;
         }
-        fd_cleanup int sub = openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        fd_cleanup int sub =
+            openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
         if (sub < 0) {
             continue;
         }
@@ -83,7 +84,8 @@ int cgroup_sweep(const char *path, struct err *err) {
             return 0;
         }
         if (clock_mono_ns() > deadline) {
-            return err_set(err, ERR_STATE, EBUSY, "the left-over cgroup %s cannot be emptied", path);
+            return err_set(err, ERR_STATE, EBUSY, "the left-over cgroup %s cannot be emptied",
+                           path);
         }
         (void)nanosleep(&pause, NULL);
     }

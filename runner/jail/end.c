@@ -8,7 +8,8 @@
 #include "clock.h"
 #include "str.h"
 
-/* The kernel charges in batches per processor: a group that met its limit may show a little less. */
+/* The kernel charges in batches per processor: a group that met its limit may show a little less.
+ */
 #define END_MEMORY_SLACK (1u << 20)
 
 static bool end_touched(uint64_t peak, uint64_t limit) {

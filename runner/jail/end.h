@@ -44,14 +44,15 @@ struct end_facts {
     uint64_t pids_refused;
 };
 
-/* Fills cause, exit_code, signal, code, limit, observed, syscall_nr, syscall_arch, stage and path of
- * *end; nothing else of it.
+/* Fills cause, exit_code, signal, code, limit, observed, syscall_nr, syscall_arch, stage and path
+ * of *end; nothing else of it.
  *
  * - imposed and not after the exit: that cause. It keeps the signal it was killed with as detail.
  * - refused: start, with errno, stage and path.
- * - killed by SIGKILL that nobody here sent, and the kernel's oom killer struck in its group: memory if
- *   the group's or the jail's peak touched its limit, else memory_host.
- * - killed by SIGSYS after the filter caught a call of it: syscall. A SIGSYS alone anybody can send.
+ * - killed by SIGKILL that nobody here sent, and the kernel's oom killer struck in its group:
+ * memory if the group's or the jail's peak touched its limit, else memory_host.
+ * - killed by SIGSYS after the filter caught a call of it: syscall. A SIGSYS alone anybody can
+ * send.
  * - otherwise exit or signal, as the wait status says; an exit code over 128 is only a number.
  * - nothing of all that: internal. */
 void end_decide(const struct end_facts *f, struct wire_end *end);

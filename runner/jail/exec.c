@@ -15,13 +15,13 @@
 #include "jail.h"
 #include "str.h"
 
-#define EXEC_DRAIN_NS (100 * CLOCK_NS_PER_MS)  /* for what flushes after its parent is gone */
-#define EXEC_EMPTY_NS (5 * CLOCK_NS_PER_S)     /* from kill to an empty cgroup */
-#define EXEC_POLL_NS (2 * CLOCK_NS_PER_MS)     /* while waiting for either */
-#define EXEC_WATCH_NS (20 * CLOCK_NS_PER_MS)   /* counters that a request wants to end on */
-#define EXEC_PREPARE_NS (60 * CLOCK_NS_PER_S)  /* to unpack files, at most */
+#define EXEC_DRAIN_NS (100 * CLOCK_NS_PER_MS) /* for what flushes after its parent is gone */
+#define EXEC_EMPTY_NS (5 * CLOCK_NS_PER_S)    /* from kill to an empty cgroup */
+#define EXEC_POLL_NS (2 * CLOCK_NS_PER_MS)    /* while waiting for either */
+#define EXEC_WATCH_NS (20 * CLOCK_NS_PER_MS)  /* counters that a request wants to end on */
+#define EXEC_PREPARE_NS (60 * CLOCK_NS_PER_S) /* to unpack files, at most */
 #define EXEC_FILTERED_MAX 64
-#define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS       /* grain of the CPU limit */
+#define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS /* grain of the CPU limit */
 
 static struct loop *exec_loop(const struct exec *x) {
     return x->jail->host->loop;
@@ -397,8 +397,8 @@ static void exec_finish(struct exec *x) {
     jail_exec_done(x->jail, &end);
 }
 
-/* After the first process: what is left may flush for a moment (a tee at the end of a pipe); then it
- * is killed; then the group must become empty. */
+/* After the first process: what is left may flush for a moment (a tee at the end of a pipe); then
+ * it is killed; then the group must become empty. */
 static void exec_drain(void *arg) {
     struct exec *x = arg;
     struct err err;

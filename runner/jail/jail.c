@@ -142,8 +142,9 @@ static pid_t jail_process_of(pid_t thread) {
     return (pid_t)pid;
 }
 
-/* A process that made a call of another architecture is stopped in it now. It gets a SIGSYS, as from
- * the kernel's own kill, except that now it is known who was caught and for which call. While the answer is open the process cannot end, so its numbers are its own. */
+/* A process that made a call of another architecture is stopped in it now. It gets a SIGSYS, as
+ * from the kernel's own kill, except that now it is known who was caught and for which call. While
+ * the answer is open the process cannot end, so its numbers are its own. */
 static void jail_answer_filtered(struct jail *j, const struct seccomp_notif *note) {
     struct seccomp_notif_resp answer = {.id = note->id, .error = -ENOSYS};
     pid_t pid = jail_process_of((pid_t)note->pid);
@@ -155,8 +156,8 @@ static void jail_answer_filtered(struct jail *j, const struct seccomp_notif *not
     if (j->state == JAIL_BUSY) {
         exec_filtered(j->current, pid, note->data.nr, note->data.arch);
     }
-    /* The signal first: it ends the process in the call, and the answer finds nobody. Only a process
-     * that ignores, blocks or catches SIGSYS gets it. */
+    /* The signal first: it ends the process in the call, and the answer finds nobody. Only a
+     * process that ignores, blocks or catches SIGSYS gets it. */
     (void)syscall(SYS_pidfd_send_signal, pidfd, SIGSYS, NULL, 0);
     (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
 }
@@ -194,8 +195,8 @@ static void jail_setup_ok(struct jail *j, int fds[2]) {
     j->spawn = NULL;
 }
 
-/* The process that waits for the next step died: the kernel's oom killer may pick it. Another one is
- * made when it is needed (jail_renew()). */
+/* The process that waits for the next step died: the kernel's oom killer may pick it. Another one
+ * is made when it is needed (jail_renew()). */
 static void jail_drop_next(struct jail *j) {
     struct err err;
     exec_close(j->next);

@@ -30,9 +30,9 @@ enum jail_state { JAIL_BUILDING, JAIL_READY, JAIL_BUSY, JAIL_DYING };
 struct jail_host {
     struct loop *loop;
     struct cgroup_host *cgroups;
-    int init_fd; /* sealed memfd of pinfold-init */
-    int home_ns; /* the runner's own mount namespace */
-    unsigned cpus; /* online processors */
+    int init_fd;     /* sealed memfd of pinfold-init */
+    int home_ns;     /* the runner's own mount namespace */
+    unsigned cpus;   /* online processors */
     uint64_t serial; /* names of cgroups: counts up, never reused within a life */
 };
 
@@ -77,20 +77,21 @@ struct jail {
     struct loop_timer build_timer, remove_timer;
     uint64_t remove_deadline_ns;
     struct cgroup_jail cgroup;
-    struct limits limits; /* in force for the whole jail */
+    struct limits limits;  /* in force for the whole jail */
     struct limits applied; /* last written to the jail's cgroup (steps may narrow) */
-    struct exec *current; /* ready or in progress */
-    struct exec *next;    /* being prepared while `current` runs */
-    unsigned execs;       /* forked so far */
-    bool reported;        /* failed() was called */
+    struct exec *current;  /* ready or in progress */
+    struct exec *next;     /* being prepared while `current` runs */
+    unsigned execs;        /* forked so far */
+    bool reported;         /* failed() was called */
 };
 
-/* Starts a jail. On success `ready` or `failed` follows from the loop. On failure nothing is left. */
+/* Starts a jail. On success `ready` or `failed` follows from the loop. On failure nothing is left.
+ */
 struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
                       const struct jail_events *events, void *arg, struct err *err);
 
-/* Narrows (or widens back) the limits of a READY jail that has run nothing: memory, pids, cpu share,
- * and size and inode count of its writable file system. */
+/* Narrows (or widens back) the limits of a READY jail that has run nothing: memory, pids, cpu
+ * share, and size and inode count of its writable file system. */
 int jail_set_limits(struct jail *jail, const struct limits *limits, struct err *err);
 
 /* Does a child wait to exec? If not, and nothing is in progress, jail_renew() asks for one; `ready`
@@ -112,8 +113,8 @@ void jail_kill(struct jail *jail);
 /* Releases the memory of a jail after `gone`. NULL allowed. */
 void jail_free(struct jail *jail);
 
-/* Bytes and inodes in use in the writable file system beyond what set-up took; *full is set when one
- * of the two has nothing left. */
+/* Bytes and inodes in use in the writable file system beyond what set-up took; *full is set when
+ * one of the two has nothing left. */
 int jail_disk(const struct jail *jail, uint64_t *bytes, uint64_t *inodes, bool *full);
 
 /* For exec.c: the jail cannot go on. */

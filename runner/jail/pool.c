@@ -10,10 +10,10 @@
 #include "str.h"
 
 #define POOL_KINDS_MAX 64
-#define POOL_QUIET_NS (2 * CLOCK_NS_PER_MS)    /* after the last activity */
+#define POOL_QUIET_NS (2 * CLOCK_NS_PER_MS)     /* after the last activity */
 #define POOL_PATIENCE_NS (30 * CLOCK_NS_PER_MS) /* a refill waits at most this long */
-#define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)     /* after a jail could not be made */
-#define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)    /* until a kind is no longer kept warm */
+#define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)      /* after a jail could not be made */
+#define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)     /* until a kind is no longer kept warm */
 #define POOL_WARM_MAX 256
 #define POOL_SPARE 16 /* slots of jails that are dying */
 
@@ -91,8 +91,8 @@ static int pool_template(struct pool *p, struct pool_kind *k, struct err *err) {
     if (strcmp(k->image, ROOTFS_IMAGE_HOST) != 0) {
         char path[WIRE_NAME_MAX + 16];
         int dir = p->cfg.images_dirfd;
-        if (!str_is_name(k->image) || !str_copy(path, sizeof path, k->image) ||
-            dir < 0 || fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) {
+        if (!str_is_name(k->image) || !str_copy(path, sizeof path, k->image) || dir < 0 ||
+            fstatat(dir, path, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st.st_mode)) {
             return err_set(err, ERR_INVALID, ENOENT, "there is no image %s", k->image);
         }
     }

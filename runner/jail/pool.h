@@ -1,11 +1,11 @@
-/* The jails of one shard: slots with their ranges of user ids, the templates of images, and the warm
- * jails that wait for a request.
+/* The jails of one shard: slots with their ranges of user ids, the templates of images, and the
+ * warm jails that wait for a request.
  *
  * A warm jail has run nothing; it is given away once and never comes back. Kinds of jails are pairs
  * of policy and image. The default policy with image "host" is kept warm from the start, any other
  * kind from its first use until it has not been asked for in a while. Refilling waits for a quiet
- * moment, so that making the next jail does not slow down the command that took the last one; only an
- * empty pool is refilled at once. */
+ * moment, so that making the next jail does not slow down the command that took the last one; only
+ * an empty pool is refilled at once. */
 #pragma once
 
 #include <stdint.h>
@@ -16,20 +16,20 @@
 #include "rootfs.h"
 #include "seccomp_filter.h"
 
-#define POOL_ID_COUNT 65536u    /* ids per slot: 0 … 65535 inside */
+#define POOL_ID_COUNT 65536u      /* ids per slot: 0 … 65535 inside */
 #define POOL_ID_FIRST 0x10000000u /* far above what hosts give to people and services */
-#define POOL_SLOTS_MAX 2048u    /* per shard */
+#define POOL_SLOTS_MAX 2048u      /* per shard */
 
 struct pool;
 
 struct pool_config {
-    struct jail_host *host;              /* borrowed */
-    const struct policy_set *policies;   /* borrowed */
-    struct seccomp_program programs[2];  /* by enum policy_syscalls; borrowed contents */
-    int images_dirfd;                    /* STATE/images, or -1; borrowed */
+    struct jail_host *host;             /* borrowed */
+    const struct policy_set *policies;  /* borrowed */
+    struct seccomp_program programs[2]; /* by enum policy_syscalls; borrowed contents */
+    int images_dirfd;                   /* STATE/images, or -1; borrowed */
     unsigned shard;
-    unsigned slots; /* jails in use at once; warm and dying ones come on top */
-    unsigned warm;  /* per kind */
+    unsigned slots;             /* jails in use at once; warm and dying ones come on top */
+    unsigned warm;              /* per kind */
     void (*changed)(void *arg); /* counts or health changed; may be NULL */
     void *arg;
 };
@@ -45,8 +45,8 @@ struct pool_stats {
 struct pool *pool_new(const struct pool_config *cfg, struct err *err);
 /* Starts filling; call it once the loop is about to run. */
 void pool_start(struct pool *pool);
-/* Makes no more jails and kills those that wait. pool_empty() tells when all, also those given away,
- * are gone. */
+/* Makes no more jails and kills those that wait. pool_empty() tells when all, also those given
+ * away, are gone. */
 void pool_stop(struct pool *pool);
 bool pool_empty(const struct pool *pool);
 /* Releases the memory; jails that are left are killed and not waited for. NULL allowed. */

@@ -329,8 +329,7 @@ static int seccomp_attr(struct seccomp_builder *b, enum scmp_filter_attr attr, u
 }
 
 static int seccomp_fill(struct seccomp_builder *b) {
-    if (seccomp_attr(b, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_NOTIFY, "the foreign action") !=
-            0 ||
+    if (seccomp_attr(b, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_NOTIFY, "the foreign action") != 0 ||
         seccomp_attr(b, SCMP_FLTATR_CTL_OPTIMIZE, 2, "the binary tree") != 0) {
         return -1;
     }

@@ -347,7 +347,8 @@ static int session_open(struct session *s, const struct wire_open *q, struct err
     return 0;
 }
 
-/* Limits of one step: within the policy, and within the run's where the run as a whole is limited. */
+/* Limits of one step: within the policy, and within the run's where the run as a whole is limited.
+ */
 static int session_step_limits(const struct session_jail *e, const struct limits *wish,
                                struct err *err) {
     static const enum limit_id of_run[] = {LIMIT_MEM_BYTES, LIMIT_PIDS, LIMIT_CPUS_MILLI,
@@ -391,8 +392,7 @@ static int session_exec(struct session *s, const struct wire_exec *q, int *fds, 
     if (e->busy) {
         return err_set(err, ERR_PROTOCOL, 0, "a second EXEC in a jail that is busy");
     }
-    if (session_check_fds(q, fds, nfds, err) != 0 ||
-        session_step_limits(e, &q->limits, err) != 0) {
+    if (session_check_fds(q, fds, nfds, err) != 0 || session_step_limits(e, &q->limits, err) != 0) {
         return -1;
     }
     uint64_t now = clock_mono_ns();
@@ -449,8 +449,7 @@ static void session_close_jail(struct session *s, uint64_t id) {
 }
 
 /* The requests that exist, and what may come when: HELLO once and first, then the rest. */
-static int session_request(struct session *s, size_t size, int *fds, size_t nfds,
-                           struct err *err) {
+static int session_request(struct session *s, size_t size, int *fds, size_t nfds, struct err *err) {
     const struct wire_head *head = (const struct wire_head *)(const void *)s->packet;
     if (wire_check_request(s->packet, size, nfds, err) != 0) {
         return -1;

@@ -17,7 +17,7 @@ struct session_config {
     struct loop *loop;
     struct pool *pool;
     const struct policy_set *policies;
-    const struct limits *host_max;          /* what the host itself can give; lowers ceilings */
+    const struct limits *host_max;            /* what the host itself can give; lowers ceilings */
     const struct wire_capability *capability; /* what the start-up probes found */
     uint32_t capabilities;
     uint32_t shard, slots;

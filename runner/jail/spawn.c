@@ -23,12 +23,12 @@
 enum spawn_step { SPAWN_WAIT, SPAWN_GIDS, SPAWN_UIDS, SPAWN_GROUPS, SPAWN_CONTROL, SPAWN_EXEC };
 
 static const char *const spawn_step_names[] = {
-    [SPAWN_WAIT] = "id maps", [SPAWN_GIDS] = "group ids",       [SPAWN_UIDS] = "user ids",
+    [SPAWN_WAIT] = "id maps",  [SPAWN_GIDS] = "group ids",         [SPAWN_UIDS] = "user ids",
     [SPAWN_GROUPS] = "groups", [SPAWN_CONTROL] = "control socket", [SPAWN_EXEC] = "execute init",
 };
 
-/* Runs in the child, on its own stack, in the runner's memory. No libc call: errno, stdio and malloc
- * belong to the runner, which goes on meanwhile. */
+/* Runs in the child, on its own stack, in the runner's memory. No libc call: errno, stdio and
+ * malloc belong to the runner, which goes on meanwhile. */
 static void spawn_step(struct spawn *s, enum spawn_step step, long result) {
     if (result < 0) {
         s->fail_step = (uint32_t)step;
@@ -63,8 +63,7 @@ static int spawn_child(void *arg) {
     return 1;
 }
 
-static int spawn_map(pid_t pid, const char *file, const struct spawn_config *cfg,
-                     struct err *err) {
+static int spawn_map(pid_t pid, const char *file, const struct spawn_config *cfg, struct err *err) {
     char path[64];
     char text[64];
     (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
@@ -132,7 +131,8 @@ int spawn_load(const char *path, struct err *err) {
     if (low < 0) {
         return err_wrap(err, "loading %s", path);
     }
-    /* Opened again for reading: the kernel executes nothing that somebody holds open for writing. */
+    /* Opened again for reading: the kernel executes nothing that somebody holds open for writing.
+     */
     char self[64];
     (void)snprintf(self, sizeof self, "/proc/self/fd/%d", low);
     int readable = open(self, O_RDONLY | O_CLOEXEC);

@@ -1,12 +1,13 @@
 /* The birth of process 1 of a jail.
  *
- * clone(2) with CLONE_VM and a small stack of its own: copying the runner's address space would cost
- * more than all namespaces together. Until it execs, the child shares memory with the runner, so it
- * makes raw system calls only and touches nothing but its own struct spawn. It is born into the
- * template mount namespace of its image (the runner visits that namespace for the moment of the
+ * clone(2) with CLONE_VM and a small stack of its own: copying the runner's address space would
+ * cost more than all namespaces together. Until it execs, the child shares memory with the runner,
+ * so it makes raw system calls only and touches nothing but its own struct spawn. It is born into
+ * the template mount namespace of its image (the runner visits that namespace for the moment of the
  * clone), so the host's mount tree is never in the jail's. It waits for its id maps, which only the
  * runner may write, becomes user 0 of its user namespace, and executes pinfold-init from a sealed
- * memfd: no path of the host is used and /proc/self/exe leads to nothing that could be overwritten. */
+ * memfd: no path of the host is used and /proc/self/exe leads to nothing that could be overwritten.
+ */
 #pragma once
 
 #include <stdint.h>
@@ -16,7 +17,8 @@
 
 #define SPAWN_STACK_SIZE 16384
 
-/* Owned by the jail; must stay until the child has executed init (its first message) or is reaped. */
+/* Owned by the jail; must stay until the child has executed init (its first message) or is reaped.
+ */
 struct spawn {
     int init_fd;
     int control_fd;
@@ -27,10 +29,10 @@ struct spawn {
 };
 
 struct spawn_config {
-    int template_ns; /* mount namespace to be born into */
-    int home_ns;     /* the runner's own mount namespace */
-    int init_fd;     /* sealed memfd with pinfold-init */
-    int control_fd;  /* becomes INITMSG_FD of init; borrowed */
+    int template_ns;  /* mount namespace to be born into */
+    int home_ns;      /* the runner's own mount namespace */
+    int init_fd;      /* sealed memfd with pinfold-init */
+    int control_fd;   /* becomes INITMSG_FD of init; borrowed */
     uint32_t id_base; /* outside id of inside id 0 */
     uint32_t id_count;
 };

@@ -29,8 +29,10 @@ static bool leftovers_ours(const char *line) {
 
 static int leftovers_one(const char *line, struct log *log, struct err *err) {
     if (!leftovers_ours(line)) {
-        return err_set(err, ERR_INVALID, 0, "%s lists %.200s, which is no cgroup of ours; remove the "
-                       "file if it was damaged", LEFTOVERS_FILE, line);
+        return err_set(err, ERR_INVALID, 0,
+                       "%s lists %.200s, which is no cgroup of ours; remove the "
+                       "file if it was damaged",
+                       LEFTOVERS_FILE, line);
     }
     if (access(line, F_OK) != 0) {
         return 0;

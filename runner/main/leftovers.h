@@ -6,8 +6,8 @@
 #include "err.h"
 #include "log.h"
 
-/* Removes every recorded group with what is in it, and stale sockets. Only what is recorded: nothing
- * is found by its name. The caller holds the lock, so nobody uses them. */
+/* Removes every recorded group with what is in it, and stale sockets. Only what is recorded:
+ * nothing is found by its name. The caller holds the lock, so nobody uses them. */
 int leftovers_sweep(struct log *log, struct err *err);
 /* Records the groups that this life is going to use; before they are used. */
 int leftovers_record(char paths[][512], unsigned count, struct err *err);

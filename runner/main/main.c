@@ -48,14 +48,17 @@ struct runner {
 };
 
 static const char main_about[] =
-    "Builds, drives and destroys jails for pinfold-server. Runs as root. At start it proves in a jail\n"
+    "Builds, drives and destroys jails for pinfold-server. Runs as root. At start it proves in a "
+    "jail\n"
     "that every limit and wall holds on this host, and refuses to start otherwise.\n";
 
 static int main_user(struct runner *r, struct err *err) {
     const struct passwd *pw = getpwnam(r->opt.server_user);
     if (pw == NULL) {
-        return err_set(err, ERR_INVALID, 0, "there is no user %s; create it or name the server's user "
-                       "with --server-user", r->opt.server_user);
+        return err_set(err, ERR_INVALID, 0,
+                       "there is no user %s; create it or name the server's user "
+                       "with --server-user",
+                       r->opt.server_user);
     }
     r->supervise.shard.server_uid = pw->pw_uid;
     r->supervise.shard.server_gid = pw->pw_gid;
@@ -142,8 +145,8 @@ static int main_selftest(struct runner *r, struct cgroup_host *cgroups, struct e
     struct {
         struct selftest_result result;
         struct err err;
-    } *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
-                     0);
+    } *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED) {
         return err_sys(err, "mapping memory for the self-test");
     }
@@ -212,15 +215,15 @@ static void main_print(const struct selftest_result *result) {
 
 static int main_start(struct runner *r, struct err *err) {
     if (geteuid() != 0) {
-        return err_set(err, ERR_STATE, 0, "pinfold-runner makes namespaces and cgroups: run it as "
-                                          "root");
+        return err_set(err, ERR_STATE, 0,
+                       "pinfold-runner makes namespaces and cgroups: run it as "
+                       "root");
     }
     /* Policies and init may be given relative to the directory we are called in; STATE is entered
      * afterwards. */
     if (main_user(r, err) != 0 || policy_set_load(r->opt.policies, &r->policies, err) != 0 ||
-        main_init_program(r, err) != 0 || main_state(r, err) != 0 ||
-        main_namespace(r, err) != 0 || leftovers_sweep(&r->log, err) != 0 ||
-        main_programs(r, err) != 0) {
+        main_init_program(r, err) != 0 || main_state(r, err) != 0 || main_namespace(r, err) != 0 ||
+        leftovers_sweep(&r->log, err) != 0 || main_programs(r, err) != 0) {
         return -1;
     }
     return main_prove(r, err);
@@ -243,13 +246,16 @@ static int main_serve(struct runner *r) {
 }
 
 int main(int argc, char **argv) {
-    static struct runner r; /* large; the program's one context */
+    struct runner r;
     struct opt_result parsed;
     struct err err;
+    memset(&r, 0, sizeof r);
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     r.opt = (struct main_options){.policies = "/etc/pinfold/policies",
                                   .server_user = "pinfold",
-                                  .shards = cpus > 4 ? 4 : cpus > 0 ? (uint64_t)cpus : 1,
+                                  .shards = cpus > 4   ? 4
+                                            : cpus > 0 ? (uint64_t)cpus
+                                                       : 1,
                                   .slots = 32,
                                   .warm = 4};
     const struct opt table[] = {

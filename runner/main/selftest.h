@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-#include "err.h"
 #include "cgroup.h"
+#include "err.h"
 #include "jail.h"
 #include "policy.h"
 #include "wire.h"
@@ -26,6 +26,6 @@ struct selftest_config {
 };
 
 /* Makes a jail for each check, runs pinfold-init's built-in probe in it, and compares the end with
- * what must come out. Takes about a second. Returns 0 when every required item is enforced; -1 names
- * the first that is not, with its remedy. *out is filled either way. */
+ * what must come out. Takes about a second. Returns 0 when every required item is enforced; -1
+ * names the first that is not, with its remedy. *out is filled either way. */
 int selftest_run(const struct selftest_config *cfg, struct selftest_result *out, struct err *err);

@@ -131,8 +131,8 @@ static void shard_signal(void *arg, uint32_t events) {
     shard_stop_poll(s);
 }
 
-/* Every descriptor that a jail needs counts against this; and what the host grants us at most is what
- * a command can be granted. */
+/* Every descriptor that a jail needs counts against this; and what the host grants us at most is
+ * what a command can be granted. */
 static void shard_host_limits(struct shard *s) {
     struct rlimit files;
     for (int i = 0; i < LIMIT_COUNT; i++) {
@@ -151,7 +151,8 @@ static void shard_host_limits(struct shard *s) {
     }
 }
 
-/* The path is relative to STATE, the working directory: an absolute one may not fit into sun_path. */
+/* The path is relative to STATE, the working directory: an absolute one may not fit into sun_path.
+ */
 static int shard_listen(struct shard *s, struct err *err) {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     (void)snprintf(addr.sun_path, sizeof addr.sun_path, "run/runner.%u.sock", s->cfg->index);
@@ -160,7 +161,8 @@ static int shard_listen(struct shard *s, struct err *err) {
     mode_t before = umask(0117);
     int rc = s->listener < 0 ? -1 : bind(s->listener, (struct sockaddr *)&addr, sizeof addr);
     (void)umask(before);
-    if (rc != 0 || chown(addr.sun_path, 0, s->cfg->server_gid) != 0 || listen(s->listener, 8) != 0) {
+    if (rc != 0 || chown(addr.sun_path, 0, s->cfg->server_gid) != 0 ||
+        listen(s->listener, 8) != 0) {
         return err_sys(err, "listening on %s", addr.sun_path);
     }
     return loop_add(s->loop, &s->listen_src, s->listener, EPOLLIN, shard_accept, s, err);

@@ -15,8 +15,8 @@ struct shard_config {
     int images_dir; /* STATE/images or -1 */
     int init_fd;
     int home_ns;
-    uid_t server_uid; /* the only user, besides root, that may connect */
-    gid_t server_gid; /* group of the socket */
+    uid_t server_uid;        /* the only user, besides root, that may connect */
+    gid_t server_gid;        /* group of the socket */
     const char *cgroup_name; /* "pinfold-<id>/<index>" */
     const char *mount_dir;   /* for a cgroup2 tree of our own */
     const struct policy_set *policies;

@@ -1,5 +1,5 @@
-/* The parent of the shards: starts them, restarts one that died, and cleans up after it. It holds no
- * jail itself; when it dies, the kernel kills the shards, and with them every jail. */
+/* The parent of the shards: starts them, restarts one that died, and cleans up after it. It holds
+ * no jail itself; when it dies, the kernel kills the shards, and with them every jail. */
 #pragma once
 
 #include "shard.h"
@@ -10,7 +10,7 @@
 struct supervise_config {
     struct shard_config shard; /* index and cgroup_name are set per shard */
     unsigned shards;
-    const char *cgroup_name;   /* "pinfold-<id>" */
+    const char *cgroup_name; /* "pinfold-<id>" */
     /* Directories of cgroup_name in each tree: what a dead shard left is swept there. */
     char base[SUPERVISE_TREES_MAX][512];
     unsigned bases;

@@ -18,7 +18,7 @@ import time
 
 import clean
 from check import fail
-from client import Client, free_port, repo
+from client import Client, free_port, parallel, repo
 
 BUILD = os.environ.get("PINFOLD_BUILD", os.path.join(repo(), "build"))
 POLICIES = os.path.join(repo(), "policies")
@@ -281,8 +281,8 @@ class Pair:
         for request in runs if runs is not None else (
                 {"policy": name} for name in ("default", "ci", "judge")):
             self.client.run(argv=["/bin/true"], **request)
-        self.client.run(argv=["/bin/true"], stdin="x" * 400000)
-        self.client.run(sh="head -c 400000 /dev/zero | tr '\\0' x")
+        # Several large ones at once: all workers that decode and encode.
+        parallel(8, lambda _: self.client.run(argv=["cat"], stdin="x" * 900000))
         self.rest()
 
     def rest(self):

@@ -1,0 +1,38 @@
+#include "simple_cmd.h"
+
+#include "say.h"
+
+int simple_cmd_parse(const struct simple_cmd *cmd, int argc, char **argv, int *rest) {
+    static const struct opt none[] = {{0}};
+    const struct opt *table = cmd->table != NULL ? cmd->table : none;
+    struct opt_result result;
+    struct err err = {0};
+
+    if (opt_parse(table, argc, argv, &result, &err) < 0) {
+        say_line("%s: %s", cmd->name, err.text);
+        return -1;
+    }
+    if (result.help) {
+        opt_help(stdout, cmd->usage, cmd->about, table);
+        return 0;
+    }
+    *rest = result.rest;
+    if (argc - result.rest > cmd->max_operands) {
+        say_line("%s: unexpected argument %s", cmd->name, argv[result.rest + cmd->max_operands]);
+        return -1;
+    }
+    if (argc - result.rest < cmd->min_operands) {
+        say_line("%s: too few arguments (see pinfold %s --help)", cmd->name, cmd->name);
+        return -1;
+    }
+    return 1;
+}
+
+struct rest *simple_cmd_connect(struct target *target) {
+    struct err err = {0};
+    struct rest *rest = NULL;
+
+    if (target_from_env(target, &err) < 0 || (rest = rest_new(target, NULL, &err)) == NULL)
+        say_line("%s", err.text);
+    return rest;
+}

@@ -1,0 +1,5 @@
+#include "init.h"
+
+int main(void) {
+    return init_run();
+}
