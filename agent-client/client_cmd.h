@@ -1,4 +1,4 @@
-/* A subcommand of pinfold. main.c holds the table of all of them. */
+/* A subcommand of pinfold, each in a file of its own. */
 #pragma once
 
 #include <stddef.h>
@@ -21,6 +21,6 @@ extern const struct client_cmd policies_cmd;
 extern const struct client_cmd version_cmd;
 extern const struct client_cmd help_cmd;
 
-/* The overview of all commands, in the order of the table (main.c). */
+/* All of them, in the order in which the help shows them; NULL-terminated. */
 const struct client_cmd *const *client_cmd_table(void);
 const struct client_cmd *client_cmd_find(const char *name); /* NULL when unknown */

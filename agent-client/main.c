@@ -10,21 +10,6 @@
 #include "client_cmd.h"
 #include "say.h"
 
-static const struct client_cmd *const main_table[] = {
-    &run_cmd, &runs_cmd, &policies_cmd, &doctor_cmd, &version_cmd, &help_cmd, NULL,
-};
-
-const struct client_cmd *const *client_cmd_table(void) {
-    return main_table;
-}
-
-const struct client_cmd *client_cmd_find(const char *name) {
-    for (size_t i = 0; main_table[i] != NULL; i++)
-        if (strcmp(main_table[i]->name, name) == 0)
-            return main_table[i];
-    return NULL;
-}
-
 /* A descriptor 0, 1 or 2 that is closed would become the socket to the server, and what is printed
  * would go there. */
 static int main_open_standard(void) {

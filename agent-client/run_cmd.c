@@ -34,6 +34,10 @@ static int run_cmd_stopped(const struct run_cmd *c, enum run_stream_stop stop,
     case RUN_STREAM_AWAY:
         say_line("%s; nothing was run", err->text);
         return CLIENT_EXIT_TROUBLE;
+    case RUN_STREAM_LOST:
+        say_line("%s%s%s", err->text,
+                 c->stream.id[0] != '\0' ? "; how it ended: pinfold runs show " : "", c->stream.id);
+        return CLIENT_EXIT_TROUBLE;
     default:
         say_line("%s", err->text);
         return CLIENT_EXIT_TROUBLE;

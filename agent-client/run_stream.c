@@ -15,8 +15,7 @@
 #define RUN_STREAM_PAUSE_MS 200
 #define RUN_STREAM_CANCEL_MS 5000
 
-/* --- while waiting ------------------------------------------------------------------------------
- */
+/* While waiting. */
 
 static size_t run_stream_want(void *arg, struct pollfd fds[REST_WAIT_MAX]) {
     struct run_stream *s = arg;
@@ -27,6 +26,30 @@ static size_t run_stream_want(void *arg, struct pollfd fds[REST_WAIT_MAX]) {
         if (!outq_is_empty(&s->outq[i]))
             fds[n++] = (struct pollfd){.fd = s->outq[i].fd, .events = POLLOUT};
     return n;
+}
+
+/* Tells the server to end the run: on a connection of its own, while ours is still open, so that
+ * the run ends as cancelled and not because of a client that vanished. A second signal ends us at
+ * once. */
+static void run_stream_cancel(struct run_stream *s) {
+    char path[RUN_STREAM_ID_MAX + 16];
+    struct rest_call call = {.method = "DELETE", .path = path, .timeout_ms = RUN_STREAM_CANCEL_MS};
+    struct rest *other;
+    struct err err = {0};
+
+    intr_rude(s->intr);
+    s->outq[0].wake = s->outq[1].wake = -1;
+    if (s->id[0] == '\0')
+        return;
+    snprintf(path, sizeof(path), "/v1/runs/%s", s->id);
+    other = rest_new(s->target, NULL, &err);
+    if (other == NULL || rest_perform(other, &call, &err) < 0 || call.status >= 400) {
+        if (err.kind == ERR_NONE)
+            rest_refusal(&call, &err);
+        /* The server ends the run anyway when our connection goes: it was asked to. */
+        say_line("the run %s could not be cancelled: %s", s->id, err.text);
+    }
+    rest_free(other);
 }
 
 /* A callback failed: what does it mean for the run? */
@@ -40,6 +63,8 @@ static int run_stream_hurt(struct run_stream *s, const struct err *err) {
         s->stop = RUN_STREAM_LOST;
     else
         s->stop = RUN_STREAM_OUTPUT;
+    if (!s->done)
+        run_stream_cancel(s);
     return -1;
 }
 
@@ -61,8 +86,7 @@ static int run_stream_ready(void *arg, struct err *err) {
     return 0;
 }
 
-/* --- events -------------------------------------------------------------------------------------
- */
+/* Events. */
 
 static int run_stream_on_event(void *arg, const struct json_t *event, struct err *err) {
     return run_event_take(arg, event, err);
@@ -79,8 +103,7 @@ static int run_stream_on_data(void *arg, const char *data, size_t len, struct er
     return run_stream_hurt(s, err);
 }
 
-/* --- life ---------------------------------------------------------------------------------------
- */
+/* Life. */
 
 int run_stream_init(struct run_stream *s, const struct target *target, const struct run_body *body,
                     struct intr *intr, struct err *err) {
@@ -117,32 +140,7 @@ void run_stream_done(struct run_stream *s) {
     }
 }
 
-/* --- following ----------------------------------------------------------------------------------
- */
-
-/* Tells the server to end the run: on a connection of its own, while ours is still open, so that
- * the run ends as cancelled and not because of a client that vanished. A second signal ends us at
- * once. */
-static void run_stream_cancel(struct run_stream *s) {
-    char path[RUN_STREAM_ID_MAX + 16];
-    struct rest_call call = {.method = "DELETE", .path = path, .timeout_ms = RUN_STREAM_CANCEL_MS};
-    struct rest *other;
-    struct err err = {0};
-
-    intr_rude(s->intr);
-    s->outq[0].wake = s->outq[1].wake = -1;
-    if (s->id[0] == '\0')
-        return;
-    snprintf(path, sizeof(path), "/v1/runs/%s", s->id);
-    other = rest_new(s->target, NULL, &err);
-    if (other == NULL || rest_perform(other, &call, &err) < 0 || call.status >= 400) {
-        if (err.kind == ERR_NONE)
-            rest_refusal(&call, &err);
-        /* The server ends the run anyway when our connection goes: it was asked to. */
-        say_line("the run %s could not be cancelled: %s", s->id, err.text);
-    }
-    rest_free(other);
-}
+/* Following. */
 
 /* One request whose answer is a stream of events. 1 = the stream ended in order or broke: look at
  * s->done; 0 = the server answered with an error; -1 = a callback stopped it. */
@@ -198,7 +196,7 @@ static enum run_stream_stop run_stream_resume(struct run_stream *s, struct err *
     return s->done ? RUN_STREAM_DONE : RUN_STREAM_LOST;
 }
 
-static enum run_stream_stop run_stream_run(struct run_stream *s, struct err *err) {
+enum run_stream_stop run_stream_follow(struct run_stream *s, struct err *err) {
     struct rest_call call = {.method = "POST",
                              .path = "/v1/runs",
                              .body = s->body->json.data,
@@ -216,14 +214,6 @@ static enum run_stream_stop run_stream_run(struct run_stream *s, struct err *err
     if (s->id[0] != '\0')
         return run_stream_resume(s, err);
     return err->code == ECONNREFUSED ? RUN_STREAM_AWAY : RUN_STREAM_LOST;
-}
-
-enum run_stream_stop run_stream_follow(struct run_stream *s, struct err *err) {
-    enum run_stream_stop stop = run_stream_run(s, err);
-
-    if (s->hurt)
-        run_stream_cancel(s);
-    return stop;
 }
 
 enum run_stream_stop run_stream_drain(struct run_stream *s, struct err *err) {

@@ -7,25 +7,23 @@
 /* Does a step's value of this limit have to stay within the run's? So it is for what belongs to the
  * whole jail; what is counted anew for every step (time, output) or process is free up to the
  * policy's ceiling. */
-static bool admit_within_run(int id)
-{
+static bool admit_within_run(int id) {
     return id == LIMIT_MEM_BYTES || id == LIMIT_PIDS || id == LIMIT_CPUS_MILLI;
 }
 
 static int admit_over(struct api_error *error, const char *prefix, int id, uint64_t wish,
-                      uint64_t ceiling)
-{
+                      uint64_t ceiling) {
     const struct limit_info *info = limit_info((enum limit_id)id);
     char field[64];
     snprintf(field, sizeof(field), "%s/limits/%s", prefix, info->name);
     return api_error_set(error, 403, "policy_limit", field,
-                         "%s asks for %" PRIu64 " of %s, but the policy allows at most %" PRIu64 ".",
+                         "%s asks for %" PRIu64 " of %s, but the policy allows at most %" PRIu64
+                         ".",
                          info->name, wish, info->what, ceiling);
 }
 
 static int admit_run(const struct run_request *req, const struct wire_policy *policy,
-                     struct limits_effective *out, struct api_error *error)
-{
+                     struct limits_effective *out, struct api_error *error) {
     for (int i = 0; i < LIMIT_COUNT; i++) {
         uint64_t ceiling = policy->ceiling.v[i];
         if (!req->limits.set[i]) {
@@ -44,8 +42,7 @@ static int admit_run(const struct run_request *req, const struct wire_policy *po
 
 static int admit_step(const struct request_step *step, size_t index,
                       const struct wire_policy *policy, const struct limits_effective *run,
-                      struct limits_effective *out, struct api_error *error)
-{
+                      struct limits_effective *out, struct api_error *error) {
     char prefix[32];
     snprintf(prefix, sizeof(prefix), "/steps/%zu", index);
     *out = *run;
@@ -71,8 +68,7 @@ static int admit_step(const struct request_step *step, size_t index,
 }
 
 static int admit_shape(const struct run_request *req, const struct wire_policy *policy,
-                       struct api_error *error)
-{
+                       struct api_error *error) {
     if (req->step_count > policy->max_steps)
         return api_error_set(error, 403, "policy_steps", "/steps",
                              "The run has %zu steps, but the policy allows at most %u.",
@@ -84,8 +80,7 @@ static int admit_shape(const struct run_request *req, const struct wire_policy *
 }
 
 int admit_check(const struct run_request *req, const struct wire_policy *policy, struct admit *out,
-                struct api_error *error)
-{
+                struct api_error *error) {
     struct admit a = {.end_on = req->end_on_set ? req->end_on : policy->end_on};
     if (admit_shape(req, policy, error) < 0 || admit_run(req, policy, &a.run, error) < 0)
         return -1;

@@ -10,7 +10,7 @@
 
 struct admit {
     struct limits_effective run;
-    struct limits open; /* of the jail: what the widest of run and steps has */
+    struct limits open;             /* of the jail: what the widest of run and steps has */
     struct limits_effective *steps; /* one per step; owned */
     uint32_t end_on;
 };

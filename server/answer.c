@@ -11,8 +11,7 @@
 #include "json_out.h"
 #include "text.h"
 
-struct answer_bytes *answer_bytes_new(char *data, size_t len)
-{
+struct answer_bytes *answer_bytes_new(char *data, size_t len) {
     struct answer_bytes *b = malloc(sizeof(*b));
     if (b == NULL) {
         free(data);
@@ -22,22 +21,19 @@ struct answer_bytes *answer_bytes_new(char *data, size_t len)
     return b;
 }
 
-struct answer_bytes *answer_bytes_keep(struct answer_bytes *b)
-{
+struct answer_bytes *answer_bytes_keep(struct answer_bytes *b) {
     b->refs++;
     return b;
 }
 
-void answer_bytes_drop(struct answer_bytes *b)
-{
+void answer_bytes_drop(struct answer_bytes *b) {
     if (b == NULL || --b->refs > 0)
         return;
     free(b->data);
     free(b);
 }
 
-static const char *answer_state(const struct run *run)
-{
+static const char *answer_state(const struct run *run) {
     switch (run->phase) {
     case RUN_QUEUED:
         return "queued";
@@ -48,8 +44,7 @@ static const char *answer_state(const struct run *run)
     }
 }
 
-static const char *answer_step_state(const struct run_step *step)
-{
+static const char *answer_step_state(const struct run_step *step) {
     static const char *const names[] = {[RUN_STEP_QUEUED] = "queued",
                                         [RUN_STEP_RUNNING] = "running",
                                         [RUN_STEP_DONE] = "done",
@@ -57,8 +52,7 @@ static const char *answer_step_state(const struct run_step *step)
     return names[step->state];
 }
 
-static void answer_usage(struct json_out *j, const struct wire_usage *u)
-{
+static void answer_usage(struct json_out *j, const struct wire_usage *u) {
     json_out_open(j, "usage", '{');
     json_out_u64(j, "wall_ms", u->wall_ns / CLOCK_NS_PER_MS);
     json_out_u64(j, "cpu_user_ms", u->cpu_user_ns / CLOCK_NS_PER_MS);
@@ -75,15 +69,13 @@ static void answer_usage(struct json_out *j, const struct wire_usage *u)
 }
 
 /* The common end, without a tree; anything else goes the long way. */
-static void answer_end(struct json_out *j, const struct step_end *end)
-{
+static void answer_end(struct json_out *j, const struct step_end *end) {
     json_t *tree = end_json_encode(end);
     json_out_tree(j, "end", tree);
     json_decref(tree);
 }
 
-static void answer_stream(struct json_out *j, const char *const keys[4], const struct capture *c)
-{
+static void answer_stream(struct json_out *j, const char *const keys[4], const struct capture *c) {
     struct capture_text text;
     struct iovec parts[2 * CAPTURE_PIECES + 1];
     char line[CAPTURE_LINE_SIZE];
@@ -104,8 +96,7 @@ static void answer_stream(struct json_out *j, const char *const keys[4], const s
     json_out_u64(j, keys[3], text.omitted);
 }
 
-static void answer_outputs(struct json_out *j, const struct run_step *step)
-{
+static void answer_outputs(struct json_out *j, const struct run_step *step) {
     static const char *const out[4] = {"stdout", "stdout_encoding", "stdout_bytes",
                                        "stdout_omitted"};
     static const char *const err[4] = {"stderr", "stderr_encoding", "stderr_bytes",
@@ -115,16 +106,14 @@ static void answer_outputs(struct json_out *j, const struct run_step *step)
 }
 
 static void answer_step_limits(struct json_out *j, const struct run *run,
-                               const struct run_step *step)
-{
+                               const struct run_step *step) {
     json_t *changed = limits_json_encode_changed(&step->limits, &run->limits);
     if (changed == NULL || json_object_size(changed) > 0)
         json_out_tree(j, "limits", changed);
     json_decref(changed);
 }
 
-static void answer_step(struct json_out *j, const struct run *run, size_t index)
-{
+static void answer_step(struct json_out *j, const struct run *run, size_t index) {
     const struct run_step *step = &run->steps[index];
     json_out_open(j, NULL, '{');
     json_out_u64(j, "index", index);
@@ -142,14 +131,12 @@ static void answer_step(struct json_out *j, const struct run *run, size_t index)
 }
 
 /* "path", and "path_encoding" only for a name that is not UTF-8. */
-static void answer_path(struct json_out *j, const struct run_file *f)
-{
+static void answer_path(struct json_out *j, const struct run_file *f) {
     struct iovec path = {.iov_base = (void *)(uintptr_t)f->path, .iov_len = f->path_len};
     if (!text_is_utf8(f->path, f->path_len)) {
-        json_out_bytes(j, &(struct json_out_bytes){.key = "path",
-                                                   .encoding_key = "path_encoding",
-                                                   .parts = &path,
-                                                   .count = 1});
+        json_out_bytes(
+            j, &(struct json_out_bytes){
+                   .key = "path", .encoding_key = "path_encoding", .parts = &path, .count = 1});
         return;
     }
     json_out_raw(j, "path");
@@ -157,8 +144,7 @@ static void answer_path(struct json_out *j, const struct run_file *f)
         j->failed = true;
 }
 
-static void answer_file(struct json_out *j, const struct run *run, const struct run_file *f)
-{
+static void answer_file(struct json_out *j, const struct run *run, const struct run_file *f) {
     struct iovec data = {.iov_base = (void *)(uintptr_t)f->data, .iov_len = f->size};
     char mode[8];
     json_out_open(j, NULL, '{');
@@ -179,8 +165,7 @@ static void answer_file(struct json_out *j, const struct run *run, const struct 
     json_out_close(j, '}');
 }
 
-static void answer_limits(struct json_out *j, const struct run *run)
-{
+static void answer_limits(struct json_out *j, const struct run *run) {
     json_out_open(j, "limits", '{');
     for (int i = 0; i < LIMIT_COUNT; i++) {
         json_out_open(j, limit_info((enum limit_id)i)->name, '{');
@@ -191,8 +176,7 @@ static void answer_limits(struct json_out *j, const struct run *run)
     json_out_close(j, '}');
 }
 
-static void answer_hex(char *out, const uint8_t *bytes, size_t len)
-{
+static void answer_hex(char *out, const uint8_t *bytes, size_t len) {
     static const char digits[] = "0123456789abcdef";
     for (size_t i = 0; i < len; i++) {
         out[2 * i] = digits[bytes[i] >> 4];
@@ -201,9 +185,8 @@ static void answer_hex(char *out, const uint8_t *bytes, size_t len)
     out[2 * len] = '\0';
 }
 
-static void answer_timing(struct json_out *j, const struct run *run)
-{
-    uint64_t until = run->dispatched_ns != 0 ? run->dispatched_ns
+static void answer_timing(struct json_out *j, const struct run *run) {
+    uint64_t until = run->dispatched_ns != 0  ? run->dispatched_ns
                      : run->phase == RUN_DONE ? run->ended_ns
                                               : clock_mono_ns();
     uint64_t ran = 0;
@@ -219,8 +202,7 @@ static void answer_timing(struct json_out *j, const struct run *run)
     json_out_close(j, '}');
 }
 
-static void answer_failed_step(struct json_out *j, const struct run *run)
-{
+static void answer_failed_step(struct json_out *j, const struct run *run) {
     for (size_t i = 0; i < run->step_count; i++) {
         if (run->steps[i].state == RUN_STEP_DONE && !run->steps[i].ok) {
             json_out_u64(j, "failed_step", i);
@@ -230,8 +212,7 @@ static void answer_failed_step(struct json_out *j, const struct run *run)
     json_out_null(j, "failed_step");
 }
 
-static void answer_end_on(struct json_out *j, uint32_t mask)
-{
+static void answer_end_on(struct json_out *j, uint32_t mask) {
     json_out_open(j, "end_on", '[');
     if (mask & END_ON_OUTPUT)
         json_out_str(j, NULL, "output");
@@ -242,25 +223,22 @@ static void answer_end_on(struct json_out *j, uint32_t mask)
     json_out_close(j, ']');
 }
 
-static void answer_head(struct json_out *j, const struct run *run)
-{
+static void answer_head(struct json_out *j, const struct run *run) {
     json_out_str(j, "id", run->id);
     json_out_str(j, "state", answer_state(run));
     json_out_bool(j, "ok", run->ok);
     answer_failed_step(j, run);
 }
 
-size_t answer_weight(const struct run *run)
-{
+size_t answer_weight(const struct run *run) {
     size_t bytes = run->bundle.len;
     for (size_t i = 0; i < run->step_count; i++)
-        bytes += capture_memory(&run->steps[i].out.capture) +
-                 capture_memory(&run->steps[i].err.capture);
+        bytes +=
+            capture_memory(&run->steps[i].out.capture) + capture_memory(&run->steps[i].err.capture);
     return bytes;
 }
 
-int answer_encode(const struct run *run, size_t position, struct buf *out, struct err *err)
-{
+int answer_encode(const struct run *run, size_t position, struct buf *out, struct err *err) {
     struct json_out j;
     char sha256[65];
     json_out_init(&j, out);
@@ -293,8 +271,7 @@ int answer_encode(const struct run *run, size_t position, struct buf *out, struc
     return json_out_end(&j, err);
 }
 
-int answer_encode_summary(const struct run *run, struct buf *out, struct err *err)
-{
+int answer_encode_summary(const struct run *run, struct buf *out, struct err *err) {
     struct json_out j;
     json_out_init(&j, out);
     json_out_open(&j, NULL, '{');
@@ -314,16 +291,14 @@ struct answer_lost {
     uint64_t bytes[2], seq[2];
 };
 
-static void answer_event_head(struct json_out *j, uint64_t seq, const char *type, uint16_t step)
-{
+static void answer_event_head(struct json_out *j, uint64_t seq, const char *type, uint16_t step) {
     json_out_open(j, NULL, '{');
     json_out_u64(j, "seq", seq);
     json_out_str(j, "type", type);
     json_out_u64(j, "step", step);
 }
 
-static int answer_event_close(struct json_out *j, struct err *err)
-{
+static int answer_event_close(struct json_out *j, struct err *err) {
     json_out_close(j, '}');
     if (json_out_end(j, err) < 0)
         return -1;
@@ -331,8 +306,7 @@ static int answer_event_close(struct json_out *j, struct err *err)
 }
 
 static int answer_event_lost(struct answer_lost *lost, uint16_t step, struct buf *out,
-                             struct err *err)
-{
+                             struct err *err) {
     int first = lost->seq[0] <= lost->seq[1] ? 0 : 1;
     for (int k = 0; k < 2; k++) {
         int i = k == 0 ? first : 1 - first;
@@ -351,8 +325,7 @@ static int answer_event_lost(struct answer_lost *lost, uint16_t step, struct buf
 }
 
 static int answer_event_output(const struct events_record *r, const struct capture *c,
-                               struct buf *out, struct err *err)
-{
+                               struct buf *out, struct err *err) {
     struct json_out j;
     struct iovec parts[CAPTURE_PIECES];
     int n = capture_view(c, r->offset, (size_t)r->len, parts);
@@ -384,9 +357,8 @@ static int answer_event_output(const struct events_record *r, const struct captu
     return answer_event_close(&j, err);
 }
 
-static int answer_event_plain(const struct run *run, const struct events_record *r,
-                              struct buf *out, struct err *err)
-{
+static int answer_event_plain(const struct run *run, const struct events_record *r, struct buf *out,
+                              struct err *err) {
     struct json_out j;
     const struct run_step *step = &run->steps[r->step];
     json_out_init(&j, out);
@@ -416,15 +388,13 @@ static int answer_event_plain(const struct run *run, const struct events_record 
 }
 
 /* Is it output (0 stdout, 1 stderr)? -1: it is not. */
-static int answer_event_stream(const struct events_record *r)
-{
+static int answer_event_stream(const struct events_record *r) {
     if (r->type == EVENTS_STDOUT || r->type == EVENTS_GAP_STDOUT)
         return 0;
     return r->type == EVENTS_STDERR || r->type == EVENTS_GAP_STDERR ? 1 : -1;
 }
 
-static void answer_event_seen(struct run_watcher *w, struct events_record *r, int stream)
-{
+static void answer_event_seen(struct run_watcher *w, struct events_record *r, int stream) {
     r->sealed = true;
     w->after = r->seq;
     if (w->step != r->step) {
@@ -437,8 +407,7 @@ static void answer_event_seen(struct run_watcher *w, struct events_record *r, in
 }
 
 int answer_events(struct run *run, struct run_watcher *w, size_t want, struct buf *out,
-                  struct err *err)
-{
+                  struct err *err) {
     struct answer_lost lost = {0};
     struct events_record *r;
     uint16_t lost_step = 0;

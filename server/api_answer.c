@@ -7,8 +7,7 @@
 /* Everything that was kept of a run, in the worst encoding (each byte as \u00XX), and more. */
 #define API_ANSWER_MAX ((size_t)16 * 1024 * 1024 * 1024)
 
-void api_reply_buf(struct http_req *req, int status, const char *type, struct buf *b, int rc)
-{
+void api_reply_buf(struct http_req *req, int status, const char *type, struct buf *b, int rc) {
     struct api_error error = {0};
     struct http_body body = {.len = b->len, .release = free};
     if (rc < 0) {
@@ -23,13 +22,11 @@ void api_reply_buf(struct http_req *req, int status, const char *type, struct bu
     http_reply(req, status, type, &body);
 }
 
-static void api_answer_release(void *arg)
-{
+static void api_answer_release(void *arg) {
     answer_bytes_drop(arg);
 }
 
-static void api_answer_send(struct http_req *req, struct answer_bytes *bytes)
-{
+static void api_answer_send(struct http_req *req, struct answer_bytes *bytes) {
     struct http_body body = {.data = bytes->data,
                              .len = bytes->len,
                              .release = api_answer_release,
@@ -38,8 +35,7 @@ static void api_answer_send(struct http_req *req, struct answer_bytes *bytes)
 }
 
 /* Keeps what was encoded with the run, so that it is encoded once. */
-static void api_answer_encoded(struct http_req *req, struct run *run, struct buf *out, int rc)
-{
+static void api_answer_encoded(struct http_req *req, struct run *run, struct buf *out, int rc) {
     if (rc == 0 && run->phase == RUN_DONE && run->answer == NULL) {
         size_t len = out->len;
         run->answer = answer_bytes_new(buf_take(out), len);
@@ -68,14 +64,12 @@ struct api_answer_job {
     int rc;
 };
 
-static void api_answer_encode(struct work_job *job)
-{
+static void api_answer_encode(struct work_job *job) {
     struct api_answer_job *j = (struct api_answer_job *)(void *)job;
     j->rc = answer_encode(j->run, 0, &j->out, NULL);
 }
 
-static void api_answer_encode_done(struct work_job *job)
-{
+static void api_answer_encode_done(struct work_job *job) {
     struct api_answer_job *j = (struct api_answer_job *)(void *)job;
     if (j->req != NULL)
         j->req->gone = NULL;
@@ -84,14 +78,12 @@ static void api_answer_encode_done(struct work_job *job)
     free(j);
 }
 
-static void api_answer_job_gone(struct http_req *req)
-{
+static void api_answer_job_gone(struct http_req *req) {
     struct api_answer_job *j = req->owner;
     j->req = NULL;
 }
 
-static int api_answer_start_job(struct server *s, struct http_req *req, struct run *run)
-{
+static int api_answer_start_job(struct server *s, struct http_req *req, struct run *run) {
     struct api_answer_job *j = calloc(1, sizeof(*j));
     if (j == NULL)
         return -1;
@@ -106,8 +98,7 @@ static int api_answer_start_job(struct server *s, struct http_req *req, struct r
     return 0;
 }
 
-void api_answer_now(struct server *s, struct http_req *req, struct run *run)
-{
+void api_answer_now(struct server *s, struct http_req *req, struct run *run) {
     if (run->answer != NULL) {
         api_answer_send(req, run->answer);
         return;
@@ -115,8 +106,7 @@ void api_answer_now(struct server *s, struct http_req *req, struct run *run)
     if (run->phase == RUN_DONE && answer_weight(run) > SERVER_INLINE_MAX &&
         api_answer_start_job(s, req, run) == 0)
         return;
-    size_t position =
-        run->phase == RUN_QUEUED ? queue_position(&s->runs.queue, &run->queued) : 0;
+    size_t position = run->phase == RUN_QUEUED ? queue_position(&s->runs.queue, &run->queued) : 0;
     struct buf out;
     buf_init(&out, API_ANSWER_MAX);
     int rc = answer_encode(run, position, &out, NULL);
@@ -130,8 +120,7 @@ struct api_answer_waiter {
     struct http_req *req;
 };
 
-static void api_answer_changed(struct run_watcher *w)
-{
+static void api_answer_changed(struct run_watcher *w) {
     struct api_answer_waiter *a = (struct api_answer_waiter *)(void *)w;
     struct run *run = w->run;
     if (run->phase != RUN_DONE)
@@ -144,8 +133,7 @@ static void api_answer_changed(struct run_watcher *w)
     free(a);
 }
 
-static void api_answer_gone(struct http_req *req)
-{
+static void api_answer_gone(struct http_req *req) {
     struct api_answer_waiter *a = req->owner;
     struct run *run = a->watcher.run;
     runs_pin(run);
@@ -156,8 +144,7 @@ static void api_answer_gone(struct http_req *req)
     free(a);
 }
 
-void api_answer_when_done(struct server *s, struct http_req *req, struct run *run)
-{
+void api_answer_when_done(struct server *s, struct http_req *req, struct run *run) {
     struct api_error error = {0};
     if (run->phase == RUN_DONE) {
         api_answer_now(s, req, run);

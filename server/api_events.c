@@ -6,8 +6,8 @@
 #include "clock.h"
 #include "json_out.h"
 
-/* Encoded events that are ready to be sent; one event has at most 64 KiB of data, each byte of which
- * may need six characters. */
+/* Encoded events that are ready to be sent; one event has at most 64 KiB of data, each byte of
+ * which may need six characters. */
 #define API_EVENTS_WANT ((size_t)48 * 1024)
 #define API_EVENTS_MAX (API_EVENTS_WANT + 6 * EVENTS_CHUNK_MAX + 4096)
 
@@ -17,14 +17,13 @@ struct api_events {
     struct run *run;
     struct buf out;
     size_t sent;
-    bool follow; /* stay until the run is over */
+    bool follow;  /* stay until the run is over */
     bool cancels; /* the client that leaves wants the run to end */
     bool last;    /* the last event is in `out` or was sent */
     bool failed;
 };
 
-static void api_events_changed(struct run_watcher *w)
-{
+static void api_events_changed(struct run_watcher *w) {
     struct api_events *e = (struct api_events *)(void *)w;
     /* Asleep means it has had everything: what comes now is the first it can be late for. */
     if (e->req->asleep)
@@ -32,8 +31,7 @@ static void api_events_changed(struct run_watcher *w)
     http_wake(e->req);
 }
 
-static void api_events_fill(struct api_events *e)
-{
+static void api_events_fill(struct api_events *e) {
     buf_clear(&e->out);
     e->sent = 0;
     e->watcher.progress_ms = clock_mono_ms();
@@ -44,8 +42,7 @@ static void api_events_fill(struct api_events *e)
     run_io_resume(e->run);
 }
 
-static ssize_t api_events_read(void *arg, char *data, size_t size)
-{
+static ssize_t api_events_read(void *arg, char *data, size_t size) {
     struct api_events *e = arg;
     if (e->sent == e->out.len && !e->last)
         api_events_fill(e);
@@ -62,8 +59,7 @@ static ssize_t api_events_read(void *arg, char *data, size_t size)
     return (ssize_t)n;
 }
 
-static void api_events_done(void *arg)
-{
+static void api_events_done(void *arg) {
     struct api_events *e = arg;
     struct run *run = e->run;
     runs_pin(run);
@@ -79,15 +75,13 @@ static void api_events_done(void *arg)
 static const struct http_stream api_events_ops = {.read = api_events_read, .done = api_events_done};
 
 /* The client hung up while there was nothing to send. */
-static void api_events_gone(struct http_req *req)
-{
+static void api_events_gone(struct http_req *req) {
     struct api_events *e = req->owner;
     if (e->cancels && !e->last)
         run_cancel(e->run, CAUSE_LOST_CLIENT);
 }
 
-static struct api_events *api_events_new(struct http_req *req, struct run *run)
-{
+static struct api_events *api_events_new(struct http_req *req, struct run *run) {
     struct api_error error = {0};
     struct api_events *e = calloc(1, sizeof(*e));
     if (e == NULL) {
@@ -103,16 +97,14 @@ static struct api_events *api_events_new(struct http_req *req, struct run *run)
     return e;
 }
 
-static void api_events_start(struct api_events *e, struct http_req *req, uint64_t after)
-{
+static void api_events_start(struct api_events *e, struct http_req *req, uint64_t after) {
     run_follow(e->run, &e->watcher, after);
     req->owner = e;
     req->gone = api_events_gone;
     http_reply_stream(req, 200, "application/x-ndjson", UINT64_MAX, &api_events_ops, e);
 }
 
-void api_events_stream(struct server *s, struct http_req *req, struct run *run)
-{
+void api_events_stream(struct server *s, struct http_req *req, struct run *run) {
     (void)s;
     struct api_events *e = api_events_new(req, run);
     struct json_out j;
@@ -130,8 +122,7 @@ void api_events_stream(struct server *s, struct http_req *req, struct run *run)
     api_events_start(e, req, 0);
 }
 
-void api_events_get(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_events_get(struct server *s, struct http_req *req, const struct route_args *args) {
     struct api_error error = {0};
     uint64_t after = 0;
     bool follow = false;

@@ -10,21 +10,18 @@
 #define API_INFO_MAX ((size_t)4 * 1024 * 1024)
 #define API_INFO_JSON "application/json"
 
-static void api_info_begin(struct json_out *j, struct buf *out)
-{
+static void api_info_begin(struct json_out *j, struct buf *out) {
     buf_init(out, API_INFO_MAX);
     json_out_init(j, out);
     json_out_open(j, NULL, '{');
 }
 
-static void api_info_end(struct http_req *req, struct json_out *j)
-{
+static void api_info_end(struct http_req *req, struct json_out *j) {
     json_out_close(j, '}');
     api_reply_buf(req, 200, API_INFO_JSON, j->buf, json_out_end(j, NULL));
 }
 
-void api_info_healthz(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_info_healthz(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)s;
     (void)args;
     struct buf out;
@@ -34,8 +31,7 @@ void api_info_healthz(struct server *s, struct http_req *req, const struct route
     api_info_end(req, &j);
 }
 
-void api_info_readyz(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_info_readyz(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct buf out;
     struct json_out j;
@@ -51,8 +47,7 @@ void api_info_readyz(struct server *s, struct http_req *req, const struct route_
     api_info_end(req, &j);
 }
 
-void api_info_metrics(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_info_metrics(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct links_totals t;
     struct buf out;
@@ -79,8 +74,7 @@ void api_info_metrics(struct server *s, struct http_req *req, const struct route
     api_reply_buf(req, 200, "text/plain; version=0.0.4; charset=utf-8", &out, rc);
 }
 
-static void api_info_capability(struct json_out *j, const struct wire_capability *c)
-{
+static void api_info_capability(struct json_out *j, const struct wire_capability *c) {
     json_out_open(j, NULL, '{');
     json_out_str(j, "name", c->name);
     json_out_str(j, "status", c->status == WIRE_CAP_ENFORCED ? "enforced" : "unavailable");
@@ -92,8 +86,7 @@ static void api_info_capability(struct json_out *j, const struct wire_capability
     json_out_close(j, '}');
 }
 
-void api_info_capabilities(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_info_capabilities(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct buf out;
     struct json_out j;
@@ -119,8 +112,7 @@ void api_info_capabilities(struct server *s, struct http_req *req, const struct 
     api_info_end(req, &j);
 }
 
-static void api_info_image(struct json_out *j, const struct image *image)
-{
+static void api_info_image(struct json_out *j, const struct image *image) {
     json_out_open(j, NULL, '{');
     json_out_str(j, "name", image->name);
     json_out_str(j, "sha256", image->sha256);
@@ -130,8 +122,7 @@ static void api_info_image(struct json_out *j, const struct image *image)
     json_out_close(j, '}');
 }
 
-void api_info_images(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_info_images(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct buf out;
     struct json_out j;
@@ -163,8 +154,7 @@ struct api_info_used {
     uint64_t queued, running, kept, bytes;
 };
 
-static void api_info_count(const struct runs *runs, const char *owner, struct api_info_used *u)
-{
+static void api_info_count(const struct runs *runs, const char *owner, struct api_info_used *u) {
     for (const struct run *run = runs->newest; run != NULL; run = run->older) {
         if (strcmp(run->owner, owner) != 0)
             continue;
@@ -175,8 +165,7 @@ static void api_info_count(const struct runs *runs, const char *owner, struct ap
     }
 }
 
-void api_info_me(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_info_me(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     static const char *const scopes[] = {"run", "read", "metrics", "admin"};
     struct buf out;

@@ -23,8 +23,7 @@ static const struct {
 
 /* root[key1][key2] of the policy file as a string, or NULL. */
 static const char *api_policies_text(const json_t *root, const char *key1, const char *key2,
-                                     const char *key3)
-{
+                                     const char *key3) {
     const json_t *v = json_object_get(root, key1);
     if (key2 != NULL)
         v = json_object_get(v, key2);
@@ -33,15 +32,13 @@ static const char *api_policies_text(const json_t *root, const char *key1, const
     return json_string_value(v);
 }
 
-static void api_policies_why(struct json_out *j, const char *why)
-{
+static void api_policies_why(struct json_out *j, const char *why) {
     if (why != NULL)
         json_out_str(j, "why", why);
 }
 
 static void api_policies_limits(struct json_out *j, const struct wire_policy *p,
-                                const json_t *root)
-{
+                                const json_t *root) {
     json_out_open(j, "limits", '{');
     for (int i = 0; i < LIMIT_COUNT; i++) {
         const struct limit_info *info = limit_info((enum limit_id)i);
@@ -57,23 +54,20 @@ static void api_policies_limits(struct json_out *j, const struct wire_policy *p,
 }
 
 static void api_policies_writable(struct json_out *j, const struct wire_policy *p,
-                                  const json_t *root)
-{
+                                  const json_t *root) {
     json_out_open(j, "writable", '{');
     for (size_t i = 0; i < API_POLICIES_PLACES; i++) {
         json_out_open(j, api_policies_places[i].key, '{');
         json_out_str(j, "path", api_policies_places[i].path);
         json_out_bool(j, "allow", (p->writable & api_policies_places[i].bit) != 0);
-        api_policies_why(j,
-                         api_policies_text(root, "writable", api_policies_places[i].key, "why"));
+        api_policies_why(j, api_policies_text(root, "writable", api_policies_places[i].key, "why"));
         json_out_close(j, '}');
     }
     json_out_close(j, '}');
 }
 
 static void api_policies_end_on(struct json_out *j, const struct wire_policy *p,
-                                const json_t *root)
-{
+                                const json_t *root) {
     json_out_open(j, "end_on", '{');
     json_out_open(j, "causes", '[');
     if (p->end_on & END_ON_OUTPUT)
@@ -89,8 +83,7 @@ static void api_policies_end_on(struct json_out *j, const struct wire_policy *p,
 
 /* Sentences. Each says what a program inside can find out by trying, and the tests do try. */
 
-static void api_policies_say_read(struct json_out *j)
-{
+static void api_policies_say_read(struct json_out *j) {
     static const char *const say[] = {
         "It can read the programs and libraries of its image: /usr with /bin, /sbin and /lib.",
         "It can read an /etc that is made up for it: users, hosts, time zone, certificates; "
@@ -107,8 +100,7 @@ static void api_policies_say_read(struct json_out *j)
     json_out_close(j, ']');
 }
 
-static void api_policies_say_write(struct json_out *j, const struct wire_policy *p)
-{
+static void api_policies_say_write(struct json_out *j, const struct wire_policy *p) {
     char yes[160] = "", no[160] = "", disk[32], most[32], line[400];
     for (size_t i = 0; i < API_POLICIES_PLACES; i++) {
         char *list = p->writable & api_policies_places[i].bit ? yes : no;
@@ -130,13 +122,13 @@ static void api_policies_say_write(struct json_out *j, const struct wire_policy 
              " files, directories and links (a request may ask for up to %s and %" PRIu64 ").",
              disk, p->preset.v[LIMIT_INODES], most, p->ceiling.v[LIMIT_INODES]);
     json_out_str(j, NULL, line);
-    json_out_str(j, NULL, "What it writes is gone when the run is over, except for what the "
-                          "request collects.");
+    json_out_str(j, NULL,
+                 "What it writes is gone when the run is over, except for what the "
+                 "request collects.");
     json_out_close(j, ']');
 }
 
-static void api_policies_say_reach(struct json_out *j)
-{
+static void api_policies_say_reach(struct json_out *j) {
     static const char *const say[] = {
         "It cannot reach any network: the only interface is a loopback of its own, and names "
         "other than localhost are not found, at once.",
@@ -151,8 +143,7 @@ static void api_policies_say_reach(struct json_out *j)
     json_out_close(j, ']');
 }
 
-static void api_policies_head(struct json_out *j, const struct wire_policy *p, const json_t *root)
-{
+static void api_policies_head(struct json_out *j, const struct wire_policy *p, const json_t *root) {
     char hex[65];
     for (size_t i = 0; i < 32; i++)
         snprintf(hex + 2 * i, 3, "%02x", p->sha256[i]);
@@ -163,8 +154,7 @@ static void api_policies_head(struct json_out *j, const struct wire_policy *p, c
         json_out_str(j, "about", about);
 }
 
-static const struct link *api_policies_shard(struct server *s, struct http_req *req)
-{
+static const struct link *api_policies_shard(struct server *s, struct http_req *req) {
     struct api_error error = {0};
     const struct link *shard = links_first_ready(&s->links);
     if (shard != NULL)
@@ -175,8 +165,7 @@ static const struct link *api_policies_shard(struct server *s, struct http_req *
     return NULL;
 }
 
-void api_policies_list(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_policies_list(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct buf out;
     struct json_out j;
@@ -202,8 +191,7 @@ void api_policies_list(struct server *s, struct http_req *req, const struct rout
 }
 
 static void api_policies_write(struct json_out *j, const struct wire_policy *p,
-                               const json_t *root)
-{
+                               const json_t *root) {
     const char *set = api_policies_text(root, "syscalls", "set", NULL);
     json_out_open(j, NULL, '{');
     api_policies_head(j, p, root);
@@ -230,8 +218,7 @@ static void api_policies_write(struct json_out *j, const struct wire_policy *p,
     json_out_close(j, '}');
 }
 
-void api_policies_get(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_policies_get(struct server *s, struct http_req *req, const struct route_args *args) {
     struct buf out;
     struct json_out j;
     struct api_error error = {0};

@@ -10,14 +10,13 @@
 struct api_raw {
     struct run *run; /* pinned; NULL when `copy` holds the bytes */
     const struct capture *capture;
-    uint64_t tail_at;  /* offset in the stream where the tail begins */
-    uint64_t head;     /* bytes of the head */
-    uint64_t at, end;  /* position within the kept bytes */
+    uint64_t tail_at; /* offset in the stream where the tail begins */
+    uint64_t head;    /* bytes of the head */
+    uint64_t at, end; /* position within the kept bytes */
     char *copy;
 };
 
-static void api_raw_read_at(const struct api_raw *r, uint64_t at, char *data, size_t len)
-{
+static void api_raw_read_at(const struct api_raw *r, uint64_t at, char *data, size_t len) {
     while (len > 0) {
         struct iovec parts[CAPTURE_PIECES];
         bool in_head = at < r->head;
@@ -34,8 +33,7 @@ static void api_raw_read_at(const struct api_raw *r, uint64_t at, char *data, si
     }
 }
 
-static ssize_t api_raw_read(void *arg, char *data, size_t size)
-{
+static ssize_t api_raw_read(void *arg, char *data, size_t size) {
     struct api_raw *r = arg;
     uint64_t left = r->end - r->at;
     size_t n = left < size ? (size_t)left : size;
@@ -49,8 +47,7 @@ static ssize_t api_raw_read(void *arg, char *data, size_t size)
     return (ssize_t)n;
 }
 
-static void api_raw_done(void *arg)
-{
+static void api_raw_done(void *arg) {
     struct api_raw *r = arg;
     if (r->run != NULL)
         runs_unpin(r->run);
@@ -61,8 +58,7 @@ static void api_raw_done(void *arg)
 static const struct http_stream api_raw_ops = {.read = api_raw_read, .done = api_raw_done};
 
 /* A step that is still running goes on changing: its bytes are copied. */
-static int api_raw_freeze(struct api_raw *r, struct run *run, bool finished)
-{
+static int api_raw_freeze(struct api_raw *r, struct run *run, bool finished) {
     if (finished) {
         r->run = run;
         runs_pin(run);
@@ -78,8 +74,7 @@ static int api_raw_freeze(struct api_raw *r, struct run *run, bool finished)
     return 0;
 }
 
-static void api_raw_unsatisfiable(struct http_req *req, uint64_t size)
-{
+static void api_raw_unsatisfiable(struct http_req *req, uint64_t size) {
     struct api_error error = {0};
     http_add_header(req, "Content-Range", "bytes */%" PRIu64, size);
     api_error_set(&error, 416, "bad_range", NULL,
@@ -88,8 +83,7 @@ static void api_raw_unsatisfiable(struct http_req *req, uint64_t size)
 }
 
 static void api_raw_send(struct http_req *req, struct run *run, const struct capture *c,
-                         bool finished)
-{
+                         bool finished) {
     struct api_error error = {0};
     uint64_t past = c->total - c->head_len;
     uint64_t tail = past < c->tail_keep ? past : c->tail_keep;
@@ -123,8 +117,7 @@ static void api_raw_send(struct http_req *req, struct run *run, const struct cap
 }
 
 static void api_raw_get(struct server *s, struct http_req *req, const struct route_args *args,
-                        bool stderr_wanted)
-{
+                        bool stderr_wanted) {
     struct api_error error = {0};
     uint64_t index = 0;
     struct run *run = api_runs_mine(s, req, args->value[0]);
@@ -140,12 +133,10 @@ static void api_raw_get(struct server *s, struct http_req *req, const struct rou
     api_raw_send(req, run, &stream->capture, step->state == RUN_STEP_DONE);
 }
 
-void api_raw_stdout(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_raw_stdout(struct server *s, struct http_req *req, const struct route_args *args) {
     api_raw_get(s, req, args, false);
 }
 
-void api_raw_stderr(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_raw_stderr(struct server *s, struct http_req *req, const struct route_args *args) {
     api_raw_get(s, req, args, true);
 }

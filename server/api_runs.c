@@ -29,15 +29,13 @@ struct api_runs_job {
     int rc;
 };
 
-static void api_runs_no_run(struct http_req *req)
-{
+static void api_runs_no_run(struct http_req *req) {
     struct api_error error = {0};
     api_error_set(&error, 404, "not_found", NULL, "There is no such run.");
     http_reply_error(req, &error);
 }
 
-struct run *api_runs_mine(struct server *s, struct http_req *req, const char *id)
-{
+struct run *api_runs_mine(struct server *s, struct http_req *req, const char *id) {
     struct run *run = runs_find(&s->runs, id);
     if (run != NULL && strcmp(run->owner, req->user_name) == 0)
         return run;
@@ -46,8 +44,7 @@ struct run *api_runs_mine(struct server *s, struct http_req *req, const char *id
 }
 
 /* What the wire can carry. */
-static int api_runs_check_size(const struct run_request *r, struct api_error *error)
-{
+static int api_runs_check_size(const struct run_request *r, struct api_error *error) {
     for (size_t i = 0; i < r->step_count; i++) {
         const struct request_step *step = &r->steps[i];
         size_t bytes = strlen(request_cwd(r, i)) + 1 + API_RUNS_ENV_BYTES;
@@ -66,8 +63,7 @@ static int api_runs_check_size(const struct run_request *r, struct api_error *er
     return 0;
 }
 
-static int api_runs_check_image(const char *image, struct api_error *error)
-{
+static int api_runs_check_image(const char *image, struct api_error *error) {
     char path[WIRE_NAME_MAX + 32];
     if (strcmp(image, IMAGE_HOST) == 0)
         return 0;
@@ -79,8 +75,7 @@ static int api_runs_check_image(const char *image, struct api_error *error)
 }
 
 static int api_runs_check_room(struct server *s, const struct run_request *r,
-                               struct api_error *error)
-{
+                               struct api_error *error) {
     if (s->draining)
         return api_error_set(error, 503, "draining", NULL,
                              "The server is about to stop and takes no new work.");
@@ -92,8 +87,7 @@ static int api_runs_check_room(struct server *s, const struct run_request *r,
 }
 
 static struct run *api_runs_accept(struct server *s, struct run_request *r, const char *owner,
-                                   struct api_error *error)
-{
+                                   struct api_error *error) {
     const struct link *shard = links_first_ready(&s->links);
     if (shard == NULL) {
         api_error_set(error, 503, "no_runner", NULL,
@@ -121,24 +115,23 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, cons
     return NULL;
 }
 
-static void api_runs_accepted(struct http_req *req, const struct run *run)
-{
+static void api_runs_accepted(struct http_req *req, const struct run *run) {
     struct buf out;
     struct json_out j;
     buf_init(&out, 512);
     json_out_init(&j, &out);
     json_out_open(&j, NULL, '{');
     json_out_str(&j, "id", run->id);
-    json_out_str(&j, "state", run->phase == RUN_QUEUED ? "queued"
-                              : run->phase == RUN_DONE ? "done"
-                                                       : "running");
+    json_out_str(&j, "state",
+                 run->phase == RUN_QUEUED ? "queued"
+                 : run->phase == RUN_DONE ? "done"
+                                          : "running");
     json_out_close(&j, '}');
     http_add_header(req, "Location", "/v1/runs/%s", run->id);
     api_reply_buf(req, 202, "application/json", &out, json_out_end(&j, NULL));
 }
 
-static void api_runs_decoded(struct server *s, struct http_req *req, struct run_request *r)
-{
+static void api_runs_decoded(struct server *s, struct http_req *req, struct run_request *r) {
     struct api_error error = {0};
     bool wait = r->wait, stream = r->stream;
     struct run *run = NULL;
@@ -159,16 +152,14 @@ static void api_runs_decoded(struct server *s, struct http_req *req, struct run_
     }
 }
 
-static void api_runs_decode(struct work_job *job)
-{
+static void api_runs_decode(struct work_job *job) {
     struct api_runs_job *j = (struct api_runs_job *)(void *)job;
     j->rc = request_decode(j->body != NULL ? j->body : "", j->len, &j->request, &j->error);
     free(j->body);
     j->body = NULL;
 }
 
-static void api_runs_decode_done(struct work_job *job)
-{
+static void api_runs_decode_done(struct work_job *job) {
     struct api_runs_job *j = (struct api_runs_job *)(void *)job;
     struct http_req *req = j->req;
     if (req != NULL)
@@ -182,14 +173,12 @@ static void api_runs_decode_done(struct work_job *job)
     free(j);
 }
 
-static void api_runs_gone(struct http_req *req)
-{
+static void api_runs_gone(struct http_req *req) {
     struct api_runs_job *j = req->owner;
     j->req = NULL;
 }
 
-void api_runs_create(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_runs_create(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct api_error error = {0};
     struct run_request request;
@@ -216,15 +205,13 @@ void api_runs_create(struct server *s, struct http_req *req, const struct route_
     work_add(s->work, &j->job);
 }
 
-void api_runs_get(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_runs_get(struct server *s, struct http_req *req, const struct route_args *args) {
     struct run *run = api_runs_mine(s, req, args->value[0]);
     if (run != NULL)
         api_answer_now(s, req, run);
 }
 
-void api_runs_delete(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_runs_delete(struct server *s, struct http_req *req, const struct route_args *args) {
     struct run *run = api_runs_mine(s, req, args->value[0]);
     if (run == NULL)
         return;
@@ -235,8 +222,7 @@ void api_runs_delete(struct server *s, struct http_req *req, const struct route_
 }
 
 static int api_runs_write_list(const struct run *from, const char *owner, uint64_t limit,
-                               struct buf *out, struct err *err)
-{
+                               struct buf *out, struct err *err) {
     const struct run *last = NULL;
     uint64_t n = 0;
     if (buf_puts(out, "{\"runs\":[", err) < 0)
@@ -256,8 +242,7 @@ static int api_runs_write_list(const struct run *from, const char *owner, uint64
     return buf_printf(out, err, "],\"next\":\"%s\"}", last->id);
 }
 
-void api_runs_list(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void api_runs_list(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct api_error error = {0};
     uint64_t limit = API_RUNS_LIST_DEFAULT;

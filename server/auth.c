@@ -11,15 +11,13 @@
 
 #define AUTH_FILE_MAX ((size_t)1024 * 1024)
 
-static bool auth_same(const struct stat *a, const struct stat *b)
-{
+static bool auth_same(const struct stat *a, const struct stat *b) {
     return a->st_ino == b->st_ino && a->st_dev == b->st_dev && a->st_size == b->st_size &&
            a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-static int auth_read(struct auth *a, struct err *err)
-{
+static int auth_read(struct auth *a, struct err *err) {
     struct token_list fresh;
     struct buf text;
     buf_init(&text, AUTH_FILE_MAX);
@@ -35,8 +33,7 @@ static int auth_read(struct auth *a, struct err *err)
     return 0;
 }
 
-static void auth_refresh(struct auth *a)
-{
+static void auth_refresh(struct auth *a) {
     struct stat now;
     struct err err;
     err_clear(&err);
@@ -52,8 +49,7 @@ static void auth_refresh(struct auth *a)
     log_err(a->log, LOG_ERROR, "tokens_unreadable", &err);
 }
 
-int auth_start(struct auth *a, struct log *log, struct err *err)
-{
+int auth_start(struct auth *a, struct log *log, struct err *err) {
     memset(a, 0, sizeof(*a));
     a->log = log;
     if (stat(STATE_TOKENS, &a->seen) < 0)
@@ -61,14 +57,12 @@ int auth_start(struct auth *a, struct log *log, struct err *err)
     return auth_read(a, err);
 }
 
-void auth_stop(struct auth *a)
-{
+void auth_stop(struct auth *a) {
     token_list_done(&a->tokens);
     memset(&a->tokens, 0, sizeof(a->tokens));
 }
 
-const char *auth_bearer(const char *header)
-{
+const char *auth_bearer(const char *header) {
     static const char scheme[] = "Bearer ";
     if (header == NULL || strncasecmp(header, scheme, sizeof(scheme) - 1) != 0)
         return NULL;
@@ -76,8 +70,7 @@ const char *auth_bearer(const char *header)
     return token_is_form(token, strlen(token)) ? token : NULL;
 }
 
-const struct token_record *auth_check(struct auth *a, const char *header)
-{
+const struct token_record *auth_check(struct auth *a, const char *header) {
     auth_refresh(a);
     const char *token = auth_bearer(header);
     return token != NULL ? token_list_find(&a->tokens, token, strlen(token)) : NULL;

@@ -12,8 +12,7 @@
 #define CAPTURE_FIRST 1024
 #define CAPTURE_STEP ((size_t)64 * 1024)
 
-void capture_init(struct capture *c, uint64_t cap)
-{
+void capture_init(struct capture *c, uint64_t cap) {
     memset(c, 0, sizeof(*c));
     c->cap = cap;
     c->head_max = (size_t)(cap / 2);
@@ -22,8 +21,7 @@ void capture_init(struct capture *c, uint64_t cap)
     c->ring_max = c->tail_keep > CAPTURE_SLACK ? c->tail_keep : CAPTURE_SLACK;
 }
 
-void capture_done(struct capture *c)
-{
+void capture_done(struct capture *c) {
     if (c == NULL)
         return;
     free(c->head);
@@ -31,8 +29,7 @@ void capture_done(struct capture *c)
     memset(c, 0, sizeof(*c));
 }
 
-static int capture_grow(char **mem, size_t *alloc, size_t need, size_t max, struct err *err)
-{
+static int capture_grow(char **mem, size_t *alloc, size_t need, size_t max, struct err *err) {
     if (*alloc >= need || *alloc == max)
         return 0;
     size_t size = *alloc < CAPTURE_FIRST / 2 ? CAPTURE_FIRST / 2 : *alloc;
@@ -42,24 +39,22 @@ static int capture_grow(char **mem, size_t *alloc, size_t need, size_t max, stru
         size = max;
     char *grown = realloc(*mem, size);
     if (grown == NULL)
-        return err_set(err, ERR_SYSTEM, ENOMEM, "growing an output buffer to %zu bytes: out of memory",
-                       size);
+        return err_set(err, ERR_SYSTEM, ENOMEM,
+                       "growing an output buffer to %zu bytes: out of memory", size);
     *mem = grown;
     *alloc = size;
     return 0;
 }
 
 /* Bytes in the ring, counted from ring_base. */
-static uint64_t capture_ring_seen(const struct capture *c)
-{
+static uint64_t capture_ring_seen(const struct capture *c) {
     return c->total > c->ring_base ? c->total - c->ring_base : 0;
 }
 
-int capture_iov(struct capture *c, size_t want, struct iovec iov[CAPTURE_PIECES], struct err *err)
-{
-    size_t offer = c->total == 0                ? CAPTURE_FIRST
-                   : c->total < CAPTURE_STEP    ? CAPTURE_STEP
-                                                : CAPTURE_READ_MAX;
+int capture_iov(struct capture *c, size_t want, struct iovec iov[CAPTURE_PIECES], struct err *err) {
+    size_t offer = c->total == 0             ? CAPTURE_FIRST
+                   : c->total < CAPTURE_STEP ? CAPTURE_STEP
+                                             : CAPTURE_READ_MAX;
     if (want > offer)
         want = offer;
     int n = 0;
@@ -90,15 +85,13 @@ int capture_iov(struct capture *c, size_t want, struct iovec iov[CAPTURE_PIECES]
     return n;
 }
 
-void capture_commit(struct capture *c, size_t len)
-{
+void capture_commit(struct capture *c, size_t len) {
     size_t room = c->head_max - c->head_len;
     c->head_len += len < room ? len : room;
     c->total += len;
 }
 
-int capture_append(struct capture *c, const void *data, size_t len, struct err *err)
-{
+int capture_append(struct capture *c, const void *data, size_t len, struct err *err) {
     const char *from = data;
     while (len > 0) {
         struct iovec iov[CAPTURE_PIECES];
@@ -117,16 +110,14 @@ int capture_append(struct capture *c, const void *data, size_t len, struct err *
     return 0;
 }
 
-uint64_t capture_tail_start(const struct capture *c)
-{
+uint64_t capture_tail_start(const struct capture *c) {
     uint64_t seen = capture_ring_seen(c);
     if (seen <= c->ring_alloc)
         return c->total < c->ring_base ? c->total : c->ring_base;
     return c->total - c->ring_alloc;
 }
 
-size_t capture_room(const struct capture *c, uint64_t offset)
-{
+size_t capture_room(const struct capture *c, uint64_t offset) {
     if (offset < c->ring_base)
         offset = c->ring_base;
     uint64_t lag = c->total > offset ? c->total - offset : 0;
@@ -135,8 +126,7 @@ size_t capture_room(const struct capture *c, uint64_t offset)
     return lag >= c->ring_max ? 0 : c->ring_max - (size_t)lag;
 }
 
-bool capture_has(const struct capture *c, uint64_t offset, size_t len)
-{
+bool capture_has(const struct capture *c, uint64_t offset, size_t len) {
     uint64_t end = offset + len;
     if (end > c->total)
         return false;
@@ -147,8 +137,7 @@ bool capture_has(const struct capture *c, uint64_t offset, size_t len)
 }
 
 int capture_view(const struct capture *c, uint64_t offset, size_t len,
-                 struct iovec out[CAPTURE_PIECES])
-{
+                 struct iovec out[CAPTURE_PIECES]) {
     int n = 0;
     if (len > 0 && offset < c->head_len) {
         size_t at = (size_t)offset;
@@ -168,8 +157,7 @@ int capture_view(const struct capture *c, uint64_t offset, size_t len,
 }
 
 /* Replaces the ring by exactly the last tail_keep bytes, in order. */
-static void capture_cut_tail(struct capture *c)
-{
+static void capture_cut_tail(struct capture *c) {
     uint64_t seen = capture_ring_seen(c);
     size_t keep = seen < c->tail_keep ? (size_t)seen : c->tail_keep;
     if (keep == 0) {
@@ -200,8 +188,7 @@ static void capture_cut_tail(struct capture *c)
     c->ring_base = c->total - keep;
 }
 
-void capture_finish(struct capture *c)
-{
+void capture_finish(struct capture *c) {
     if (c->finished)
         return;
     c->finished = true;
@@ -217,13 +204,11 @@ void capture_finish(struct capture *c)
     capture_cut_tail(c);
 }
 
-size_t capture_memory(const struct capture *c)
-{
+size_t capture_memory(const struct capture *c) {
     return c->head_alloc + c->ring_alloc;
 }
 
-static bool capture_range_utf8(const struct capture *c, uint64_t offset, size_t len)
-{
+static bool capture_range_utf8(const struct capture *c, uint64_t offset, size_t len) {
     struct iovec iov[CAPTURE_PIECES];
     int n = capture_view(c, offset, len, iov);
     if (n == 1)
@@ -253,13 +238,10 @@ static bool capture_range_utf8(const struct capture *c, uint64_t offset, size_t 
     return carried == 0;
 }
 
-void capture_text(const struct capture *c, struct capture_text *out)
-{
+void capture_text(const struct capture *c, struct capture_text *out) {
     uint64_t past_head = c->total - c->head_len;
     size_t tail = past_head < c->tail_keep ? (size_t)past_head : c->tail_keep;
-    *out = (struct capture_text){.head = c->head_len,
-                                 .tail = tail,
-                                 .omitted = past_head - tail};
+    *out = (struct capture_text){.head = c->head_len, .tail = tail, .omitted = past_head - tail};
     if (out->omitted == 0) {
         out->utf8 = capture_range_utf8(c, 0, (size_t)c->total);
         return;
@@ -284,7 +266,6 @@ void capture_text(const struct capture *c, struct capture_text *out)
     out->tail = tail - orphans;
 }
 
-void capture_line(uint64_t omitted, char line[CAPTURE_LINE_SIZE])
-{
+void capture_line(uint64_t omitted, char line[CAPTURE_LINE_SIZE]) {
     snprintf(line, CAPTURE_LINE_SIZE, "\n[%" PRIu64 " bytes omitted]\n", omitted);
 }

@@ -1,10 +1,11 @@
-/* What is kept of one output stream: the first half of the cap (head), the last half (tail), and the
- * exact number of bytes that went by. A program that writes for ever costs no more memory than one
- * that stops at the cap.
+/* What is kept of one output stream: the first half of the cap (head), the last half (tail), and
+ * the exact number of bytes that went by. A program that writes for ever costs no more memory than
+ * one that stops at the cap.
  *
  * Bytes have offsets from the start of the stream. [0, head_len) and [tail_start, total) are there;
  * what lies between is gone. While the stream is open the tail may be longer than the cap asks for,
- * so that somebody who follows the stream live has room to lag; capture_finish() cuts it to size. */
+ * so that somebody who follows the stream live has room to lag; capture_finish() cuts it to size.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -14,13 +15,13 @@
 
 #include "err.h"
 
-#define CAPTURE_READ_MAX ((size_t)256 * 1024)  /* bytes that one capture_iov() offers at most */
-#define CAPTURE_SLACK ((size_t)512 * 1024)     /* tail kept for live followers, at least */
+#define CAPTURE_READ_MAX ((size_t)256 * 1024) /* bytes that one capture_iov() offers at most */
+#define CAPTURE_SLACK ((size_t)512 * 1024)    /* tail kept for live followers, at least */
 #define CAPTURE_PIECES 3
 
 struct capture {
-    uint64_t cap;       /* bytes kept in the end; head_max + tail_keep */
-    uint64_t total;     /* bytes seen */
+    uint64_t cap;   /* bytes kept in the end; head_max + tail_keep */
+    uint64_t total; /* bytes seen */
     size_t head_max;
     size_t tail_keep;
     char *head;
@@ -62,7 +63,8 @@ size_t capture_memory(const struct capture *c);
 
 /* The kept bytes of a finished capture: head [0, head) and tail [total - tail, total), and the
  * number of bytes between them. When something was left out and a character was cut in half at the
- * seam, and dropping its fragments makes both parts UTF-8, they are dropped and counted as left out. */
+ * seam, and dropping its fragments makes both parts UTF-8, they are dropped and counted as left
+ * out. */
 struct capture_text {
     size_t head;
     size_t tail;

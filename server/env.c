@@ -36,21 +36,18 @@ struct env_table {
     size_t mask;
 };
 
-static size_t env_name_len(const char *item)
-{
+static size_t env_name_len(const char *item) {
     return strcspn(item, "=");
 }
 
-static uint32_t env_hash(const char *name, size_t len)
-{
+static uint32_t env_hash(const char *name, size_t len) {
     uint32_t h = 2166136261u;
     for (size_t i = 0; i < len; i++)
         h = (h ^ (unsigned char)name[i]) * 16777619u;
     return h;
 }
 
-static void env_put(struct env_list *list, struct env_table *table, const char *item)
-{
+static void env_put(struct env_list *list, struct env_table *table, const char *item) {
     size_t len = env_name_len(item);
     size_t at = env_hash(item, len) & table->mask;
     while (table->slots[at] != 0) {
@@ -66,8 +63,7 @@ static void env_put(struct env_list *list, struct env_table *table, const char *
 }
 
 static void env_put_made(struct env_list *list, struct env_table *table,
-                         const struct limits *limits, uint32_t writable)
-{
+                         const struct limits *limits, uint32_t writable) {
     static const char *const names[2] = {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"};
     uint64_t threads = (limits->v[LIMIT_CPUS_MILLI] + 999) / 1000;
     env_put(list, table, writable & WIRE_WRITABLE_HOME ? "HOME=/home/user" : "HOME=/workspace");
@@ -84,8 +80,7 @@ static void env_put_made(struct env_list *list, struct env_table *table,
 }
 
 int env_compose(const struct limits *limits, uint32_t writable, const struct request_env *run,
-                const struct request_env *step, struct env_list *out, struct err *err)
-{
+                const struct request_env *step, struct env_list *out, struct err *err) {
     size_t most = ENV_FIXED + ENV_MADE + run->count + step->count;
     struct env_table table = {.mask = 64 - 1};
     while (table.mask + 1 < most * 2)
@@ -109,8 +104,7 @@ int env_compose(const struct limits *limits, uint32_t writable, const struct req
     return 0;
 }
 
-void env_done(struct env_list *list)
-{
+void env_done(struct env_list *list) {
     free(list->items);
     list->items = NULL;
     list->count = 0;

@@ -12,7 +12,8 @@
 #define ENV_MADE_SIZE 96
 
 struct env_list {
-    const char **items; /* "NAME=VALUE"; the array is owned, the strings are borrowed or in `made` */
+    const char *
+        *items; /* "NAME=VALUE"; the array is owned, the strings are borrowed or in `made` */
     size_t count;
     char threads[2][ENV_MADE_SIZE];
     char java[ENV_MADE_SIZE];

@@ -6,14 +6,12 @@
 
 #define EVENTS_MID_MAX 4096u
 
-void events_init(struct events *e)
-{
+void events_init(struct events *e) {
     memset(e, 0, sizeof(*e));
     e->next_seq = 1;
 }
 
-void events_done(struct events *e)
-{
+void events_done(struct events *e) {
     if (e == NULL)
         return;
     free(e->first);
@@ -22,13 +20,11 @@ void events_done(struct events *e)
     memset(e, 0, sizeof(*e));
 }
 
-size_t events_memory(const struct events *e)
-{
+size_t events_memory(const struct events *e) {
     return (e->first_alloc + e->mid_alloc + e->last_alloc) * sizeof(struct events_record);
 }
 
-static int events_grow(struct events_record **array, size_t *alloc, size_t need, struct err *err)
-{
+static int events_grow(struct events_record **array, size_t *alloc, size_t need, struct err *err) {
     if (need <= *alloc)
         return 0;
     size_t size = *alloc == 0 ? 8 : *alloc * 2;
@@ -40,28 +36,24 @@ static int events_grow(struct events_record **array, size_t *alloc, size_t need,
     return 0;
 }
 
-static struct events_record *events_newest(const struct events *e)
-{
+static struct events_record *events_newest(const struct events *e) {
     if (e->last_count > 0)
         return &e->last[(e->last_start + e->last_count - 1) % e->last_alloc];
     return e->first_count > 0 ? &e->first[e->first_count - 1] : NULL;
 }
 
-static bool events_is_output(uint8_t type)
-{
+static bool events_is_output(uint8_t type) {
     return type == EVENTS_STDOUT || type == EVENTS_STDERR;
 }
 
-static uint8_t events_gap_type(uint8_t type)
-{
+static uint8_t events_gap_type(uint8_t type) {
     return type == EVENTS_STDOUT ? EVENTS_GAP_STDOUT : EVENTS_GAP_STDERR;
 }
 
 /* The gap that record `r` may be merged into: of its step and stream, with nothing but the other
- * stream's gap after it. One that somebody has seen grows only when there are very many of them: its
- * number of bytes would then count for him twice. */
-static struct events_record *events_find_gap(struct events *e, const struct events_record *r)
-{
+ * stream's gap after it. One that somebody has seen grows only when there are very many of them:
+ * its number of bytes would then count for him twice. */
+static struct events_record *events_find_gap(struct events *e, const struct events_record *r) {
     uint8_t type = events_gap_type(r->type);
     for (size_t i = e->mid_count; i > 0 && i + 2 > e->mid_count; i--) {
         struct events_record *m = &e->mid[i - 1];
@@ -74,8 +66,7 @@ static struct events_record *events_find_gap(struct events *e, const struct even
 }
 
 /* Moves the oldest record of the ring into the middle. */
-static int events_evict(struct events *e, struct err *err)
-{
+static int events_evict(struct events *e, struct err *err) {
     const struct events_record r = e->last[e->last_start];
     struct events_record *gap = events_is_output(r.type) ? events_find_gap(e, &r) : NULL;
     if (gap != NULL) {
@@ -101,8 +92,7 @@ static int events_evict(struct events *e, struct err *err)
     return 0;
 }
 
-static int events_grow_ring(struct events *e, struct err *err)
-{
+static int events_grow_ring(struct events *e, struct err *err) {
     if (e->last_count < e->last_alloc)
         return 0;
     if (e->last_alloc == EVENTS_KEEP)
@@ -111,8 +101,7 @@ static int events_grow_ring(struct events *e, struct err *err)
     return events_grow(&e->last, &e->last_alloc, e->last_count + 1, err);
 }
 
-static struct events_record *events_push(struct events *e, struct err *err)
-{
+static struct events_record *events_push(struct events *e, struct err *err) {
     struct events_record *r;
     if (e->first_count < EVENTS_KEEP) {
         if (events_grow(&e->first, &e->first_alloc, e->first_count + 1, err) < 0)
@@ -129,8 +118,7 @@ static struct events_record *events_push(struct events *e, struct err *err)
     return r;
 }
 
-int events_add(struct events *e, enum events_type type, uint16_t step, struct err *err)
-{
+int events_add(struct events *e, enum events_type type, uint16_t step, struct err *err) {
     struct events_record *r = events_push(e, err);
     if (r == NULL)
         return -1;
@@ -141,8 +129,7 @@ int events_add(struct events *e, enum events_type type, uint16_t step, struct er
 }
 
 size_t events_extensible(const struct events *e, enum events_type type, uint16_t step,
-                         uint64_t offset)
-{
+                         uint64_t offset) {
     const struct events_record *r = events_newest(e);
     if (r == NULL || r->sealed || r->type != type || r->step != step ||
         r->offset + r->len != offset)
@@ -151,8 +138,7 @@ size_t events_extensible(const struct events *e, enum events_type type, uint16_t
 }
 
 int events_output(struct events *e, enum events_type type, uint16_t step, uint64_t offset,
-                  size_t len, struct err *err)
-{
+                  size_t len, struct err *err) {
     if (events_extensible(e, type, step, offset) >= len) {
         events_newest(e)->len += len;
         return 0;
@@ -167,8 +153,7 @@ int events_output(struct events *e, enum events_type type, uint16_t step, uint64
     return 0;
 }
 
-struct events_record *events_after(struct events *e, uint64_t after)
-{
+struct events_record *events_after(struct events *e, uint64_t after) {
     if (after < e->first_count)
         return &e->first[after];
     /* The middle is short (a few records per step), so a walk is enough. */

@@ -24,9 +24,9 @@ enum events_type {
     EVENTS_STARTED = 1, /* a step's command is about to run */
     EVENTS_STDOUT,
     EVENTS_STDERR,
-    EVENTS_END, /* a step ended */
-    EVENTS_SKIPPED, /* a step that will not run */
-    EVENTS_DONE, /* the run is over; always last */
+    EVENTS_END,        /* a step ended */
+    EVENTS_SKIPPED,    /* a step that will not run */
+    EVENTS_DONE,       /* the run is over; always last */
     EVENTS_GAP_STDOUT, /* merged records: `len` bytes that are gone, numbers up to `seq` */
     EVENTS_GAP_STDERR,
 };
@@ -36,7 +36,7 @@ struct events_record {
     uint64_t offset; /* output: where in the stream */
     uint64_t len;    /* output and gaps: bytes */
     uint16_t step;
-    uint8_t type;    /* enum events_type */
+    uint8_t type; /* enum events_type */
     bool sealed;
 };
 

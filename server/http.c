@@ -23,19 +23,16 @@
 
 static void http_run(void *arg);
 
-void http_run_soon(struct http *h)
-{
+void http_run_soon(struct http *h) {
     loop_defer(h->loop, &h->run, http_run, h);
 }
 
-static void http_timer(void *arg)
-{
+static void http_timer(void *arg) {
     http_run(arg);
 }
 
 /* Lets libmicrohttpd work, then arranges for its next time-out. */
-static void http_run(void *arg)
-{
+static void http_run(void *arg) {
     struct http *h = arg;
     MHD_UNSIGNED_LONG_LONG ms = 0;
     if (h->daemon == NULL)
@@ -52,16 +49,14 @@ static void http_run(void *arg)
         loop_timer_at(h->loop, &h->timer, due, http_timer, h, NULL);
 }
 
-static void http_event(void *arg, uint32_t events)
-{
+static void http_event(void *arg, uint32_t events) {
     (void)events;
     http_run(arg);
 }
 
 /* Deadlines. */
 
-static void http_late(void *arg)
-{
+static void http_late(void *arg) {
     struct http_conn *c = arg;
     uint64_t now = clock_mono_ns();
     if (c->due_ns == 0)
@@ -75,8 +70,7 @@ static void http_late(void *arg)
 
 /* Moves the deadline; 0 = none. A timer that is armed too early only looks again, which is cheaper
  * than moving it for every request. */
-void http_deadline(struct http_conn *c, uint64_t ms)
-{
+void http_deadline(struct http_conn *c, uint64_t ms) {
     if (ms == 0) {
         c->due_ns = 0;
         return;
@@ -88,8 +82,7 @@ void http_deadline(struct http_conn *c, uint64_t ms)
 
 /* Sleeping and hang-ups. */
 
-static void http_hangup(void *arg, uint32_t events)
-{
+static void http_hangup(void *arg, uint32_t events) {
     struct http_conn *c = arg;
     struct http_req *req = c->req;
     if ((events & (EPOLLHUP | EPOLLERR)) == 0 && !(req != NULL && req->half_close_is_gone)) {
@@ -111,15 +104,13 @@ static void http_hangup(void *arg, uint32_t events)
     }
 }
 
-static void http_watch(void *arg)
-{
+static void http_watch(void *arg) {
     struct http_conn *c = arg;
     if (c->hangup.fd < 0)
         loop_add(c->http->loop, &c->hangup, c->fd, EPOLLRDHUP, http_hangup, c, NULL);
 }
 
-void http_sleep(struct http_req *req)
-{
+void http_sleep(struct http_req *req) {
     struct http_conn *c = req->conn;
     req->asleep = true;
     MHD_suspend_connection(req->mhd);
@@ -127,14 +118,12 @@ void http_sleep(struct http_req *req)
     loop_timer_at(c->http->loop, &c->watch, clock_mono_ns() + HTTP_WATCH_NS, http_watch, c, NULL);
 }
 
-static void http_unwatch(struct http_conn *c)
-{
+static void http_unwatch(struct http_conn *c) {
     loop_timer_stop(c->http->loop, &c->watch);
     loop_del(c->http->loop, &c->hangup);
 }
 
-void http_wake(struct http_req *req)
-{
+void http_wake(struct http_req *req) {
     if (!req->asleep)
         return;
     req->asleep = false;
@@ -145,8 +134,7 @@ void http_wake(struct http_req *req)
 
 /* The request's life. */
 
-static void *http_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
-{
+static void *http_uri(void *arg, const char *uri, struct MHD_Connection *mhd) {
     struct http *h = arg;
     struct http_req *req = calloc(1, sizeof(*req));
     if (req == NULL)
@@ -171,8 +159,7 @@ static void *http_uri(void *arg, const char *uri, struct MHD_Connection *mhd)
 }
 
 static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
-                           enum MHD_RequestTerminationCode code)
-{
+                           enum MHD_RequestTerminationCode code) {
     struct http *h = arg;
     struct http_req *req = *state;
     (void)mhd;
@@ -197,8 +184,7 @@ static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
     h->in_flight--;
 }
 
-static void http_link(struct http_conn *c)
-{
+static void http_link(struct http_conn *c) {
     c->next = c->http->first;
     if (c->next != NULL)
         c->next->prev = c;
@@ -206,8 +192,7 @@ static void http_link(struct http_conn *c)
     c->http->connections++;
 }
 
-static void http_unlink(struct http_conn *c)
-{
+static void http_unlink(struct http_conn *c) {
     if (c->prev != NULL)
         c->prev->next = c->next;
     else
@@ -218,8 +203,7 @@ static void http_unlink(struct http_conn *c)
 }
 
 static void http_connection(void *arg, struct MHD_Connection *mhd, void **context,
-                            enum MHD_ConnectionNotificationCode code)
-{
+                            enum MHD_ConnectionNotificationCode code) {
     struct http *h = arg;
     struct http_conn *c = *context;
     if (code == MHD_CONNECTION_NOTIFY_CLOSED) {
@@ -248,8 +232,8 @@ static void http_connection(void *arg, struct MHD_Connection *mhd, void **contex
 }
 
 /* Refuses at once or after the body, whichever keeps more of the connection. */
-static enum MHD_Result http_refuse(struct http_req *req, const struct api_error *error, bool close)
-{
+static enum MHD_Result http_refuse(struct http_req *req, const struct api_error *error,
+                                   bool close) {
     bool expects = http_header(req, MHD_HTTP_HEADER_EXPECT) != NULL;
     if (!close && !expects && req->length <= HTTP_SWALLOW_MAX) {
         req->refused = *error;
@@ -264,8 +248,7 @@ static enum MHD_Result http_refuse(struct http_req *req, const struct api_error 
     return http_reply_queue(req);
 }
 
-static enum MHD_Result http_begin(struct http_req *req)
-{
+static enum MHD_Result http_begin(struct http_req *req) {
     struct http *h = req->http;
     struct api_error error = {0};
     if (http_body_framing(req, &error) < 0)
@@ -282,8 +265,7 @@ static enum MHD_Result http_begin(struct http_req *req)
     return MHD_YES;
 }
 
-static enum MHD_Result http_piece(struct http_req *req, const char *data, size_t len)
-{
+static enum MHD_Result http_piece(struct http_req *req, const char *data, size_t len) {
     struct api_error error = {0};
     req->body_seen += len;
     if (req->phase == HTTP_SWALLOW) {
@@ -292,8 +274,8 @@ static enum MHD_Result http_piece(struct http_req *req, const char *data, size_t
         error = req->refused;
     } else if (http_body_take(req, data, len, &error) == 0) {
         /* A client that sends, but hardly, must not stay: a minute, and a second per 64 KiB. */
-        uint64_t due = req->begun_ns +
-                       (req->http->options.body_ms + req->body_seen / 64) * CLOCK_NS_PER_MS;
+        uint64_t due =
+            req->begun_ns + (req->http->options.body_ms + req->body_seen / 64) * CLOCK_NS_PER_MS;
         if (req->conn->due_ns < due)
             req->conn->due_ns = due;
         return MHD_YES;
@@ -304,8 +286,7 @@ static enum MHD_Result http_piece(struct http_req *req, const char *data, size_t
 }
 
 /* Header and body are complete. */
-static enum MHD_Result http_whole(struct http_req *req)
-{
+static enum MHD_Result http_whole(struct http_req *req) {
     http_deadline(req->conn, 0);
     if (req->phase == HTTP_SWALLOW) {
         http_reply_error(req, &req->refused);
@@ -323,8 +304,7 @@ static enum MHD_Result http_whole(struct http_req *req)
 
 /* The library cuts lines at a NUL byte. Its strings lie in one buffer, the version right behind the
  * path, unless something was cut off. */
-static bool http_hides_nul(const struct http_req *req, const char *version)
-{
+static bool http_hides_nul(const struct http_req *req, const char *version) {
     uintptr_t line = (uintptr_t)req->line;
     uintptr_t after = (uintptr_t)version;
     return after > line && after - line < HTTP_MEMORY && after - line != req->line_len + 1;
@@ -332,8 +312,7 @@ static bool http_hides_nul(const struct http_req *req, const char *version)
 
 static enum MHD_Result http_access(void *arg, struct MHD_Connection *mhd, const char *url,
                                    const char *method, const char *version, const char *data,
-                                   size_t *size, void **state)
-{
+                                   size_t *size, void **state) {
     struct http_req *req = *state;
     (void)arg;
     (void)mhd;
@@ -359,8 +338,7 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *mhd, const 
 
 /* The path stays as it was sent: route.c decodes it piece by piece, so that an encoded slash or NUL
  * cannot change its shape. */
-static size_t http_unescape(void *arg, struct MHD_Connection *mhd, char *text)
-{
+static size_t http_unescape(void *arg, struct MHD_Connection *mhd, char *text) {
     (void)arg;
     (void)mhd;
     return strlen(text);
@@ -369,8 +347,7 @@ static size_t http_unescape(void *arg, struct MHD_Connection *mhd, char *text)
 /* Starting and stopping. */
 
 struct http *http_start(struct loop *loop, struct log *log, const struct http_options *options,
-                        const struct http_app *app, struct err *err)
-{
+                        const struct http_app *app, struct err *err) {
     struct http *h = calloc(1, sizeof(*h));
     if (h == NULL) {
         err_set(err, ERR_SYSTEM, ENOMEM, "starting HTTP: out of memory");
@@ -411,8 +388,7 @@ struct http *http_start(struct loop *loop, struct log *log, const struct http_op
     return h;
 }
 
-void http_stop(struct http *h)
-{
+void http_stop(struct http *h) {
     if (h == NULL)
         return;
     h->stopping = true;
@@ -441,22 +417,18 @@ void http_stop(struct http *h)
     free(h);
 }
 
-size_t http_in_flight(const struct http *h)
-{
+size_t http_in_flight(const struct http *h) {
     return h->in_flight;
 }
 
-size_t http_connections(const struct http *h)
-{
+size_t http_connections(const struct http *h) {
     return h->connections;
 }
 
-const char *http_header(struct http_req *req, const char *name)
-{
+const char *http_header(struct http_req *req, const char *name) {
     return MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, name);
 }
 
-const char *http_query(struct http_req *req, const char *name)
-{
+const char *http_query(struct http_req *req, const char *name) {
     return MHD_lookup_connection_value(req->mhd, MHD_GET_ARGUMENT_KIND, name);
 }

@@ -2,9 +2,8 @@
  *
  * A request is an explicit state machine:
  *
- *   HEADER   its line and headers arrive; deadline from the moment the connection opened or the last
- *            answer left
- *   BODY     its body arrives, into memory that is capped; deadline by progress
+ *   HEADER   its line and headers arrive; deadline from the moment the connection opened or the
+ * last answer left BODY     its body arrives, into memory that is capped; deadline by progress
  *   SWALLOW  it is refused already, but its body is short: read it, so that the connection lives on
  *   HANDLED  a handler has it; the connection sleeps until http_reply…(), and is watched for a
  *            hang-up, which libmicrohttpd does not do for sleeping ones
@@ -53,8 +52,8 @@ struct http_app {
 
 /* Produces the body of a stream. */
 struct http_stream {
-    /* Writes up to `size` bytes: their number, 0 = nothing now (http_wake() when there is), -1 = that
-     * was all, -2 = break the connection off. */
+    /* Writes up to `size` bytes: their number, 0 = nothing now (http_wake() when there is), -1 =
+     * that was all, -2 = break the connection off. */
     ssize_t (*read)(void *arg, char *data, size_t size);
     /* The stream is over, however it ended; `arg` is not used again. */
     void (*done)(void *arg);
@@ -74,17 +73,17 @@ struct http_req {
     enum http_phase phase;
     int status; /* of the answer; 0 = none yet */
     const char *method;
-    char *target; /* path as it was sent, without the query; owned */
+    char *target;     /* path as it was sent, without the query; owned */
     const char *line; /* private: where the library has it */
     size_t line_len;
-    bool has_nul; /* a NUL byte was hidden in the path */
+    bool has_nul;    /* a NUL byte was hidden in the path */
     uint64_t length; /* Content-Length, UINT64_MAX = chunked */
     char *body;      /* owned, NUL-terminated once HANDLED; NULL when empty */
     size_t body_len, body_alloc;
     uint64_t body_max;
     uint64_t body_seen;
     bool asleep;
-    bool dead; /* the client is gone; the connection only waits to be closed */
+    bool dead;                /* the client is gone; the connection only waits to be closed */
     struct api_error refused; /* SWALLOW: the answer to come */
     struct http_header headers[HTTP_HEADERS_MAX];
     size_t header_count;

@@ -14,8 +14,7 @@ struct http_body_headers {
 };
 
 static enum MHD_Result http_body_header(void *arg, enum MHD_ValueKind kind, const char *name,
-                                        size_t name_size, const char *value, size_t value_size)
-{
+                                        size_t name_size, const char *value, size_t value_size) {
     struct http_body_headers *seen = arg;
     (void)kind;
     (void)name_size;
@@ -30,8 +29,7 @@ static enum MHD_Result http_body_header(void *arg, enum MHD_ValueKind kind, cons
     return MHD_YES;
 }
 
-int http_body_framing(struct http_req *req, struct api_error *error)
-{
+int http_body_framing(struct http_req *req, struct api_error *error) {
     struct http_body_headers seen = {0};
     MHD_get_connection_values_n(req->mhd, MHD_HEADER_KIND, http_body_header, &seen);
     if (req->has_nul)
@@ -53,8 +51,7 @@ int http_body_framing(struct http_req *req, struct api_error *error)
     return 0;
 }
 
-static int http_body_grow(struct http_req *req, size_t need)
-{
+static int http_body_grow(struct http_req *req, size_t need) {
     /* The announced length is taken on trust only up to what has arrived: memory follows bytes. */
     size_t size = req->body_alloc == 0 ? HTTP_BODY_FIRST : req->body_alloc;
     while (size < need)
@@ -70,12 +67,10 @@ static int http_body_grow(struct http_req *req, size_t need)
     return 0;
 }
 
-int http_body_take(struct http_req *req, const char *data, size_t len, struct api_error *error)
-{
+int http_body_take(struct http_req *req, const char *data, size_t len, struct api_error *error) {
     struct http *h = req->http;
     if (len > req->body_max - req->body_len)
-        return api_error_set(error, 413, "too_large", NULL,
-                             "The body may have at most %llu bytes.",
+        return api_error_set(error, 413, "too_large", NULL, "The body may have at most %llu bytes.",
                              (unsigned long long)req->body_max);
     size_t need = req->body_len + len + 1;
     if (need > req->body_alloc) {
@@ -90,8 +85,7 @@ int http_body_take(struct http_req *req, const char *data, size_t len, struct ap
     return 0;
 }
 
-void http_body_release(struct http_req *req)
-{
+void http_body_release(struct http_req *req) {
     req->http->body_bytes -= req->body_alloc;
     free(req->body);
     req->body = NULL;
@@ -99,8 +93,7 @@ void http_body_release(struct http_req *req)
     req->body_alloc = 0;
 }
 
-char *http_take_body(struct http_req *req, size_t *len)
-{
+char *http_take_body(struct http_req *req, size_t *len) {
     char *body = req->body;
     *len = req->body_len;
     req->http->body_bytes -= req->body_alloc;

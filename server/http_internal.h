@@ -48,7 +48,8 @@ int http_body_take(struct http_req *req, const char *data, size_t len, struct ap
 void http_body_release(struct http_req *req);
 
 /* http_linger.c: a connection that is closed before its request was read must go on reading for a
- * moment, or the kernel answers what still arrives with a reset that destroys our answer on its way. */
+ * moment, or the kernel answers what still arrives with a reset that destroys our answer on its
+ * way. */
 void http_linger(struct http_conn *c);
 void http_linger_stop(struct http *h);
 

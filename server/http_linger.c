@@ -12,8 +12,8 @@
 #define HTTP_LINGER_MS 5000u
 #define HTTP_LINGER_PIECE ((size_t)1024 * 1024)
 
-/* A duplicate of the connection's descriptor: the library closes its own, which sends our last bytes
- * and the end of file, and the socket lives on here until the client has seen them. */
+/* A duplicate of the connection's descriptor: the library closes its own, which sends our last
+ * bytes and the end of file, and the socket lives on here until the client has seen them. */
 struct http_linger {
     struct http *http;
     struct http_linger *next, *prev;
@@ -22,8 +22,7 @@ struct http_linger {
     struct loop_timer timer;
 };
 
-static void http_linger_free(struct http_linger *l)
-{
+static void http_linger_free(struct http_linger *l) {
     struct http *h = l->http;
     loop_del(h->loop, &l->source);
     loop_timer_stop(h->loop, &l->timer);
@@ -38,13 +37,11 @@ static void http_linger_free(struct http_linger *l)
     free(l);
 }
 
-static void http_linger_late(void *arg)
-{
+static void http_linger_late(void *arg) {
     http_linger_free(arg);
 }
 
-static void http_linger_event(void *arg, uint32_t events)
-{
+static void http_linger_event(void *arg, uint32_t events) {
     struct http_linger *l = arg;
     (void)events;
     /* TCP throws the bytes away without copying them. */
@@ -54,8 +51,7 @@ static void http_linger_event(void *arg, uint32_t events)
     http_linger_free(l);
 }
 
-void http_linger(struct http_conn *c)
-{
+void http_linger(struct http_conn *c) {
     struct http *h = c->http;
     if (c->lingering || h->linger_count >= HTTP_LINGER_MAX)
         return;
@@ -82,8 +78,7 @@ void http_linger(struct http_conn *c)
     c->lingering = true;
 }
 
-void http_linger_stop(struct http *h)
-{
+void http_linger_stop(struct http *h) {
     while (h->linger_first != NULL)
         http_linger_free(h->linger_first);
 }

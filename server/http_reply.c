@@ -13,8 +13,7 @@
 static const char http_reply_no_memory[] =
     "{\"error\":{\"code\":\"internal\",\"message\":\"Out of memory.\"}}";
 
-void http_add_header(struct http_req *req, const char *name, const char *fmt, ...)
-{
+void http_add_header(struct http_req *req, const char *name, const char *fmt, ...) {
     if (req->header_count == HTTP_HEADERS_MAX)
         return;
     struct http_header *h = &req->headers[req->header_count++];
@@ -26,8 +25,7 @@ void http_add_header(struct http_req *req, const char *name, const char *fmt, ..
 }
 
 /* Hands the finished answer to libmicrohttpd. */
-enum MHD_Result http_reply_queue(struct http_req *req)
-{
+enum MHD_Result http_reply_queue(struct http_req *req) {
     struct MHD_Response *response = req->response;
     if (response == NULL)
         return MHD_NO;
@@ -39,8 +37,7 @@ enum MHD_Result http_reply_queue(struct http_req *req)
 }
 
 static void http_reply_with(struct http_req *req, int status, const char *type,
-                            struct MHD_Response *response)
-{
+                            struct MHD_Response *response) {
     req->status = status;
     req->response = response;
     if (response != NULL) {
@@ -57,8 +54,7 @@ static void http_reply_with(struct http_req *req, int status, const char *type,
         http_wake(req);
 }
 
-void http_reply(struct http_req *req, int status, const char *type, const struct http_body *body)
-{
+void http_reply(struct http_req *req, int status, const char *type, const struct http_body *body) {
     struct MHD_Response *response;
     if (body->release == NULL)
         response = MHD_create_response_from_buffer(body->len, (void *)(uintptr_t)body->data,
@@ -71,8 +67,7 @@ void http_reply(struct http_req *req, int status, const char *type, const struct
     http_reply_with(req, status, type, response);
 }
 
-void http_reply_json(struct http_req *req, int status, char *json, size_t len)
-{
+void http_reply_json(struct http_req *req, int status, char *json, size_t len) {
     struct http_body body = {.data = json, .len = len, .release = free, .arg = json};
     if (json == NULL) {
         body = (struct http_body){.data = http_reply_no_memory,
@@ -82,8 +77,7 @@ void http_reply_json(struct http_req *req, int status, char *json, size_t len)
     http_reply(req, status, HTTP_JSON, &body);
 }
 
-void http_reply_error(struct http_req *req, const struct api_error *error)
-{
+void http_reply_error(struct http_req *req, const struct api_error *error) {
     size_t len = 0;
     char *json = api_error_encode(error, &len);
     if (error->status == 401)
@@ -93,8 +87,7 @@ void http_reply_error(struct http_req *req, const struct api_error *error)
     http_reply_json(req, error->status, json, len);
 }
 
-void http_reply_direct(struct http_req *req, const struct api_error *error)
-{
+void http_reply_direct(struct http_req *req, const struct api_error *error) {
     size_t len = 0;
     char *json = api_error_encode(error, &len);
     char head[256];
@@ -115,8 +108,7 @@ void http_reply_direct(struct http_req *req, const struct api_error *error)
 
 /* Streams. */
 
-static ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size)
-{
+static ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size) {
     struct http_req *req = arg;
     (void)pos;
     if (req->dead)
@@ -132,12 +124,12 @@ static ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size)
 }
 
 void http_reply_stream(struct http_req *req, int status, const char *type, uint64_t size,
-                       const struct http_stream *stream, void *arg)
-{
+                       const struct http_stream *stream, void *arg) {
     req->stream = stream;
     req->stream_arg = arg;
     req->half_close_is_gone = true;
-    struct MHD_Response *response = MHD_create_response_from_callback(
-        size == UINT64_MAX ? MHD_SIZE_UNKNOWN : size, HTTP_STREAM_BLOCK, http_reply_read, req, NULL);
+    struct MHD_Response *response =
+        MHD_create_response_from_callback(size == UINT64_MAX ? MHD_SIZE_UNKNOWN : size,
+                                          HTTP_STREAM_BLOCK, http_reply_read, req, NULL);
     http_reply_with(req, status, type, response);
 }

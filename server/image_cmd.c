@@ -51,8 +51,8 @@ static int image_cmd_import(const struct image_args *args, const struct state *s
     if (image_import(images, args->operand[1], tar, &args->bounds, &image, &count, err) < 0)
         return err_wrap(err, "%s", args->operand[2]);
     str_human_bytes(size, sizeof(size), image.bytes);
-    printf("imported %s: %" PRIu64 " entries, %s, sha256 %s\n", image.name, image.files, size,
-           image.sha256);
+    printf("imported %s: %" PRIu64 " %s, %s, sha256 %s\n", image.name, image.files,
+           image.files == 1 ? "entry" : "entries", size, image.sha256);
     if (count.left_out > 0)
         printf("left out: %" PRIu64 " devices and sockets that a jail does not use\n",
                count.left_out);

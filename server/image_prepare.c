@@ -50,8 +50,7 @@ static int image_prepare_dir(int root, const struct image_prepare_dir *want, str
     return 0;
 }
 
-/* --- files of /etc -------------------------------------------------------------------------------
- */
+/* Files of /etc. */
 
 /* Writes etc/NAME in place of whatever file or link is there. */
 static int image_prepare_write(int etc, const char *name, const char *text, size_t len,

@@ -21,8 +21,7 @@ void image_tree_done(struct image_tree *t) {
     fd_close(&t->parent);
 }
 
-/* --- paths --------------------------------------------------------------------------------------
- */
+/* Paths. */
 
 /* Appends one component. */
 static int image_tree_add_part(char out[4096], size_t *used, const char *part, size_t len,
@@ -149,8 +148,7 @@ static int image_tree_parent(struct image_tree *t, const char *path, const char 
     return t->parent;
 }
 
-/* --- entries ------------------------------------------------------------------------------------
- */
+/* Entries. */
 
 /* Makes room for a new entry of type `type` (S_IFMT bits): removes one of the same type, refuses
  * another. */
@@ -250,8 +248,7 @@ int image_tree_hardlink(struct image_tree *t, const char *path, const char *targ
     return 0;
 }
 
-/* --- removal ------------------------------------------------------------------------------------
- */
+/* Removal. */
 
 static int image_tree_empty(int dir, unsigned depth, struct err *err);
 

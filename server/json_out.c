@@ -7,14 +7,12 @@
 
 #include "text.h"
 
-void json_out_init(struct json_out *j, struct buf *buf)
-{
+void json_out_init(struct json_out *j, struct buf *buf) {
     memset(j, 0, sizeof(*j));
     j->buf = buf;
 }
 
-int json_out_end(struct json_out *j, struct err *err)
-{
+int json_out_end(struct json_out *j, struct err *err) {
     if (!j->failed)
         return 0;
     if (err != NULL)
@@ -22,14 +20,12 @@ int json_out_end(struct json_out *j, struct err *err)
     return -1;
 }
 
-static void json_out_put(struct json_out *j, const char *data, size_t len)
-{
+static void json_out_put(struct json_out *j, const char *data, size_t len) {
     if (!j->failed && buf_append(j->buf, data, len, &j->err) < 0)
         j->failed = true;
 }
 
-void json_out_raw(struct json_out *j, const char *key)
-{
+void json_out_raw(struct json_out *j, const char *key) {
     if (j->comma)
         json_out_put(j, ",", 1);
     j->comma = true;
@@ -40,21 +36,18 @@ void json_out_raw(struct json_out *j, const char *key)
     json_out_put(j, "\":", 2);
 }
 
-void json_out_open(struct json_out *j, const char *key, char bracket)
-{
+void json_out_open(struct json_out *j, const char *key, char bracket) {
     json_out_raw(j, key);
     json_out_put(j, &bracket, 1);
     j->comma = false;
 }
 
-void json_out_close(struct json_out *j, char bracket)
-{
+void json_out_close(struct json_out *j, char bracket) {
     json_out_put(j, &bracket, 1);
     j->comma = true;
 }
 
-void json_out_u64(struct json_out *j, const char *key, uint64_t value)
-{
+void json_out_u64(struct json_out *j, const char *key, uint64_t value) {
     char digits[20];
     size_t at = sizeof(digits);
     do {
@@ -65,8 +58,7 @@ void json_out_u64(struct json_out *j, const char *key, uint64_t value)
     json_out_put(j, digits + at, sizeof(digits) - at);
 }
 
-void json_out_i64(struct json_out *j, const char *key, int64_t value)
-{
+void json_out_i64(struct json_out *j, const char *key, int64_t value) {
     if (value >= 0) {
         json_out_u64(j, key, (uint64_t)value);
         return;
@@ -77,26 +69,22 @@ void json_out_i64(struct json_out *j, const char *key, int64_t value)
     json_out_u64(j, NULL, (uint64_t)0 - (uint64_t)value);
 }
 
-void json_out_bool(struct json_out *j, const char *key, bool value)
-{
+void json_out_bool(struct json_out *j, const char *key, bool value) {
     json_out_raw(j, key);
     json_out_put(j, value ? "true" : "false", value ? 4 : 5);
 }
 
-void json_out_null(struct json_out *j, const char *key)
-{
+void json_out_null(struct json_out *j, const char *key) {
     json_out_raw(j, key);
     json_out_put(j, "null", 4);
 }
 
-static void json_out_text(struct json_out *j, const char *text, size_t len)
-{
+static void json_out_text(struct json_out *j, const char *text, size_t len) {
     if (!j->failed && text_append_json(j->buf, text, len, &j->err) < 0)
         j->failed = true;
 }
 
-void json_out_str(struct json_out *j, const char *key, const char *text)
-{
+void json_out_str(struct json_out *j, const char *key, const char *text) {
     json_out_raw(j, key);
     size_t len = strlen(text);
     if (text_is_utf8(text, len)) {
@@ -112,15 +100,13 @@ void json_out_str(struct json_out *j, const char *key, const char *text)
     json_out_put(j, "\"", 1);
 }
 
-static int json_out_sink(const char *data, size_t len, void *arg)
-{
+static int json_out_sink(const char *data, size_t len, void *arg) {
     struct json_out *j = arg;
     json_out_put(j, data, len);
     return j->failed ? -1 : 0;
 }
 
-void json_out_tree(struct json_out *j, const char *key, const struct json_t *tree)
-{
+void json_out_tree(struct json_out *j, const char *key, const struct json_t *tree) {
     json_out_raw(j, key);
     if (j->failed)
         return;
@@ -134,8 +120,7 @@ void json_out_tree(struct json_out *j, const char *key, const struct json_t *tre
 
 /* A JSON string of several parts: each part is appended as a string of its own and the quotes
  * between them are taken out. A character may be cut by a border only if `utf8` is false. */
-static void json_out_joined(struct json_out *j, const struct iovec *parts, size_t count)
-{
+static void json_out_joined(struct json_out *j, const struct iovec *parts, size_t count) {
     json_out_put(j, "\"", 1);
     for (size_t i = 0; i < count && !j->failed; i++) {
         if (parts[i].iov_len == 0)
@@ -151,8 +136,7 @@ static void json_out_joined(struct json_out *j, const struct iovec *parts, size_
     json_out_put(j, "\"", 1);
 }
 
-static void json_out_base64(struct json_out *j, const struct iovec *parts, size_t count)
-{
+static void json_out_base64(struct json_out *j, const struct iovec *parts, size_t count) {
     struct buf whole;
     size_t total = 0;
     for (size_t i = 0; i < count; i++)
@@ -171,8 +155,7 @@ static void json_out_base64(struct json_out *j, const struct iovec *parts, size_
     buf_done(&whole);
 }
 
-void json_out_bytes(struct json_out *j, const struct json_out_bytes *bytes)
-{
+void json_out_bytes(struct json_out *j, const struct json_out_bytes *bytes) {
     json_out_raw(j, bytes->key);
     if (!bytes->utf8)
         json_out_base64(j, bytes->parts, bytes->count);

@@ -1,5 +1,5 @@
-/* Writes JSON into a buffer, one value after the other, without building a tree. Errors stick: write
- * everything, then ask json_out_end(). */
+/* Writes JSON into a buffer, one value after the other, without building a tree. Errors stick:
+ * write everything, then ask json_out_end(). */
 #pragma once
 
 #include <stdbool.h>

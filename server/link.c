@@ -15,7 +15,7 @@
 /* Packets that one system call reads, and the room for each. */
 #define LINK_BATCH 8
 #define LINK_SMALL ((size_t)1024)
-_Static_assert(LINK_BATCH * LINK_SMALL <= WIRE_PACKET_MAX, "room for a batch");
+_Static_assert(LINK_BATCH *LINK_SMALL <= WIRE_PACKET_MAX, "room for a batch");
 _Static_assert(sizeof(struct wire_end) <= LINK_SMALL && sizeof(struct wire_failed) <= LINK_SMALL &&
                    sizeof(struct wire_state) <= LINK_SMALL,
                "packets of a greeted shard are small");
@@ -30,8 +30,7 @@ struct link_jail {
 };
 
 void link_init(struct link *l, const char *name, struct loop *loop, struct log *log,
-               const struct link_watch *watch)
-{
+               const struct link_watch *watch) {
     memset(l, 0, sizeof(*l));
     str_copy(l->name, sizeof(l->name), name);
     l->loop = loop;
@@ -42,8 +41,7 @@ void link_init(struct link *l, const char *name, struct loop *loop, struct log *
     l->serial = 1;
 }
 
-static void link_forget(struct link *l)
-{
+static void link_forget(struct link *l) {
     for (size_t i = 0; i < l->policy_count; i++)
         free(l->policies[i].text);
     free(l->policies);
@@ -62,8 +60,7 @@ static void link_forget(struct link *l)
     memset(&l->welcome, 0, sizeof(l->welcome));
 }
 
-static void link_disconnect(struct link *l)
-{
+static void link_disconnect(struct link *l) {
     loop_del(l->loop, &l->source);
     loop_defer_stop(l->loop, &l->fail);
     fd_close(&l->fd);
@@ -71,16 +68,14 @@ static void link_disconnect(struct link *l)
     l->state = LINK_CLOSED;
 }
 
-void link_done(struct link *l)
-{
+void link_done(struct link *l) {
     link_disconnect(l);
     link_forget(l);
     free(l->packet);
     l->packet = NULL;
 }
 
-void link_drop(struct link *l, const struct err *why)
-{
+void link_drop(struct link *l, const struct err *why) {
     if (l->state == LINK_CLOSED)
         return;
     struct err copy = *why;
@@ -100,8 +95,7 @@ void link_drop(struct link *l, const struct err *why)
 
 /* Receiving: the table of what may come when, and what it does. */
 
-static int link_on_welcome(struct link *l, const void *packet, struct err *err)
-{
+static int link_on_welcome(struct link *l, const void *packet, struct err *err) {
     l->welcome = *(const struct wire_welcome *)packet;
     uint32_t slots = l->welcome.slots;
     if (slots == 0 || slots > LINK_SLOTS_MAX)
@@ -113,8 +107,7 @@ static int link_on_welcome(struct link *l, const void *packet, struct err *err)
     l->free_list = calloc(slots, sizeof(*l->free_list));
     l->policies = calloc(l->welcome.policies + 1, sizeof(*l->policies));
     l->capabilities = calloc(l->welcome.capabilities + 1, sizeof(*l->capabilities));
-    if (l->jails == NULL || l->free_list == NULL || l->policies == NULL ||
-        l->capabilities == NULL)
+    if (l->jails == NULL || l->free_list == NULL || l->policies == NULL || l->capabilities == NULL)
         return err_set(err, ERR_SYSTEM, ENOMEM, "greeting %s: out of memory", l->name);
     for (uint32_t i = 0; i < slots; i++)
         l->free_list[l->free_count++] = slots - 1 - i;
@@ -122,8 +115,7 @@ static int link_on_welcome(struct link *l, const void *packet, struct err *err)
     return 0;
 }
 
-static int link_on_policy(struct link *l, const void *packet, struct err *err)
-{
+static int link_on_policy(struct link *l, const void *packet, struct err *err) {
     const struct wire_policy *p = packet;
     if (l->policy_count == l->welcome.policies)
         return err_set(err, ERR_PROTOCOL, 0, "%s sent more policies than announced", l->name);
@@ -136,16 +128,14 @@ static int link_on_policy(struct link *l, const void *packet, struct err *err)
     return 0;
 }
 
-static int link_on_capability(struct link *l, const void *packet, struct err *err)
-{
+static int link_on_capability(struct link *l, const void *packet, struct err *err) {
     if (l->capability_count == l->welcome.capabilities)
         return err_set(err, ERR_PROTOCOL, 0, "%s sent more capabilities than announced", l->name);
     l->capabilities[l->capability_count++] = *(const struct wire_capability *)packet;
     return 0;
 }
 
-static int link_on_ready(struct link *l, const void *packet, struct err *err)
-{
+static int link_on_ready(struct link *l, const void *packet, struct err *err) {
     (void)packet;
     if (link_policy(l, "default") == NULL)
         return err_set(err, ERR_PROTOCOL, 0, "%s has no policy named default", l->name);
@@ -155,8 +145,7 @@ static int link_on_ready(struct link *l, const void *packet, struct err *err)
 }
 
 /* The jail that a reply is about. A jail's number holds its slot in the low bits. */
-static struct link_jail *link_find(struct link *l, uint64_t id, struct err *err)
-{
+static struct link_jail *link_find(struct link *l, uint64_t id, struct err *err) {
     uint64_t slot = id & (LINK_SLOTS_MAX - 1);
     if (slot < l->welcome.slots && l->jails[slot].id == id && id != 0)
         return &l->jails[slot];
@@ -164,8 +153,7 @@ static struct link_jail *link_find(struct link *l, uint64_t id, struct err *err)
     return NULL;
 }
 
-static int link_on_end(struct link *l, const void *packet, struct err *err)
-{
+static int link_on_end(struct link *l, const void *packet, struct err *err) {
     const struct wire_end *end = packet;
     struct link_jail *j = link_find(l, end->head.jail, err);
     if (j == NULL)
@@ -175,8 +163,7 @@ static int link_on_end(struct link *l, const void *packet, struct err *err)
     return 0;
 }
 
-static int link_on_failed(struct link *l, const void *packet, struct err *err)
-{
+static int link_on_failed(struct link *l, const void *packet, struct err *err) {
     const struct wire_failed *failed = packet;
     struct link_jail *j = link_find(l, failed->head.jail, err);
     if (j == NULL)
@@ -188,8 +175,7 @@ static int link_on_failed(struct link *l, const void *packet, struct err *err)
     return 0;
 }
 
-static int link_on_closed(struct link *l, const void *packet, struct err *err)
-{
+static int link_on_closed(struct link *l, const void *packet, struct err *err) {
     const struct wire_closed *closed = packet;
     struct link_jail *j = link_find(l, closed->head.jail, err);
     if (j == NULL)
@@ -203,8 +189,7 @@ static int link_on_closed(struct link *l, const void *packet, struct err *err)
     return 0;
 }
 
-static int link_on_state(struct link *l, const void *packet, struct err *err)
-{
+static int link_on_state(struct link *l, const void *packet, struct err *err) {
     (void)err;
     l->shard = *(const struct wire_state *)packet;
     if (l->state == LINK_READY)
@@ -229,8 +214,7 @@ static const struct link_reply {
 };
 
 static int link_take(struct link *l, const void *packet, size_t size, size_t nfds,
-                     struct err *err)
-{
+                     struct err *err) {
     if (wire_check_reply(packet, size, nfds, err) < 0)
         return err_wrap(err, "%s", l->name);
     const struct wire_head *head = packet;
@@ -242,18 +226,16 @@ static int link_take(struct link *l, const void *packet, size_t size, size_t nfd
             break;
         return r->fn(l, packet, err);
     }
-    return err_set(err, ERR_PROTOCOL, 0, "%s sent a packet of type %u at the wrong moment",
-                   l->name, head->type);
+    return err_set(err, ERR_PROTOCOL, 0, "%s sent a packet of type %u at the wrong moment", l->name,
+                   head->type);
 }
 
-static int link_closed(const struct link *l, struct err *err)
-{
+static int link_closed(const struct link *l, struct err *err) {
     return err_set(err, ERR_STATE, 0, "%s closed the connection", l->name);
 }
 
 /* Reads one packet of any size: 1, 0 when there is none now, -1 when the connection must end. */
-static int link_read_one(struct link *l, struct err *err)
-{
+static int link_read_one(struct link *l, struct err *err) {
     int fds[FD_PASS_MAX];
     size_t nfds = 0;
     ssize_t n = fd_recv(l->fd, l->packet, WIRE_PACKET_MAX, fds, &nfds, NULL, err);
@@ -266,10 +248,9 @@ static int link_read_one(struct link *l, struct err *err)
     return link_take(l, l->packet, (size_t)n, nfds, err) < 0 ? -1 : 1;
 }
 
-/* Reads all packets that are there with one system call. Once greeted, packets are small and have no
- * descriptors: without room for any, the kernel closes what comes and says so. */
-static int link_read_small(struct link *l, struct err *err)
-{
+/* Reads all packets that are there with one system call. Once greeted, packets are small and have
+ * no descriptors: without room for any, the kernel closes what comes and says so. */
+static int link_read_small(struct link *l, struct err *err) {
     struct mmsghdr msgs[LINK_BATCH];
     struct iovec parts[LINK_BATCH];
     char *room = (char *)l->packet;
@@ -293,8 +274,7 @@ static int link_read_small(struct link *l, struct err *err)
     return 0;
 }
 
-static void link_event(void *arg, uint32_t events)
-{
+static void link_event(void *arg, uint32_t events) {
     struct link *l = arg;
     struct err err;
     err_clear(&err);
@@ -307,8 +287,7 @@ static void link_event(void *arg, uint32_t events)
         link_drop(l, &err);
 }
 
-int link_connect(struct link *l, struct err *err)
-{
+int link_connect(struct link *l, struct err *err) {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     fd_cleanup int fd = -1;
     if (!str_copy(addr.sun_path, sizeof(addr.sun_path), l->name))
@@ -334,22 +313,19 @@ int link_connect(struct link *l, struct err *err)
 
 /* Jails. */
 
-bool link_has_room(const struct link *l)
-{
+bool link_has_room(const struct link *l) {
     return l->state == LINK_READY && l->free_count > 0 && l->out_count < LINK_WAITING_MAX &&
            !l->fail.pending;
 }
 
-const struct link_policy *link_policy(const struct link *l, const char *name)
-{
+const struct link_policy *link_policy(const struct link *l, const char *name) {
     for (size_t i = 0; i < l->policy_count; i++)
         if (strcmp(l->policies[i].head.name, name) == 0)
             return &l->policies[i];
     return NULL;
 }
 
-struct link_jail *link_open_jail(struct link *l, const struct link_jail_ops *ops, void *owner)
-{
+struct link_jail *link_open_jail(struct link *l, const struct link_jail_ops *ops, void *owner) {
     if (!link_has_room(l))
         return NULL;
     uint32_t slot = l->free_list[--l->free_count];
@@ -360,8 +336,7 @@ struct link_jail *link_open_jail(struct link *l, const struct link_jail_ops *ops
     return j;
 }
 
-int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err)
-{
+int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err) {
     struct link_send_item items[2];
     struct wire_open open;
     size_t count = 0;
@@ -383,8 +358,7 @@ int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err)
     return link_send(j->link, items, count, err);
 }
 
-static void link_send_small(struct link *l, void *packet, size_t size)
-{
+static void link_send_small(struct link *l, void *packet, size_t size) {
     struct link_send_item item = {.parts = {{.iov_base = packet, .iov_len = size}},
                                   .part_count = 1};
     struct err err;
@@ -394,8 +368,7 @@ static void link_send_small(struct link *l, void *packet, size_t size)
         link_send_fail(l, &err);
 }
 
-void link_kill(struct link_jail *j, uint32_t number, enum cause cause)
-{
+void link_kill(struct link_jail *j, uint32_t number, enum cause cause) {
     struct wire_kill kill;
     memset(&kill, 0, sizeof(kill));
     wire_head_init(&kill.head, WIRE_KILL, sizeof(kill), j->id, number);
@@ -403,8 +376,7 @@ void link_kill(struct link_jail *j, uint32_t number, enum cause cause)
     link_send_small(j->link, &kill, sizeof(kill));
 }
 
-void link_close_jail(struct link_jail *j)
-{
+void link_close_jail(struct link_jail *j) {
     struct wire_close packet;
     memset(&packet, 0, sizeof(packet));
     wire_head_init(&packet.head, WIRE_CLOSE, sizeof(packet), j->id, 0);
@@ -412,8 +384,7 @@ void link_close_jail(struct link_jail *j)
     link_send_small(j->link, &packet, sizeof(packet));
 }
 
-void link_abandon(struct link_jail *j)
-{
+void link_abandon(struct link_jail *j) {
     struct link *l = j->link;
     j->id = 0;
     j->owner = NULL;
@@ -421,8 +392,7 @@ void link_abandon(struct link_jail *j)
     l->in_use--;
 }
 
-void link_fail(struct link_jail *j, const char *why)
-{
+void link_fail(struct link_jail *j, const char *why) {
     struct err err;
     err_set(&err, ERR_PROTOCOL, 0, "%s: %s", j->link->name, why);
     link_send_fail(j->link, &err);

@@ -1,8 +1,8 @@
 /* The connection to one runner shard: the server's half of the conversation that wire.h describes.
  *
  * A table says which replies are permitted in which state; anything else, and any reply that does
- * not fit a jail that is open here, ends the connection. When a connection ends, every jail of it is
- * dead (the runner sees to that), and each jail's owner is told by `lost`. */
+ * not fit a jail that is open here, ends the connection. When a connection ends, every jail of it
+ * is dead (the runner sees to that), and each jail's owner is told by `lost`. */
 #pragma once
 
 #include <stdbool.h>
@@ -52,8 +52,8 @@ struct link_watch {
 struct link {
     char name[LINK_NAME_MAX]; /* path of the socket, relative to the state directory */
     enum link_state state;
-    struct loop *loop;        /* borrowed */
-    struct log *log;          /* borrowed */
+    struct loop *loop;              /* borrowed */
+    struct log *log;                /* borrowed */
     const struct link_watch *watch; /* borrowed */
     struct loop_source source;
     int fd;

@@ -24,15 +24,13 @@ union link_send_control {
     struct cmsghdr align;
 };
 
-static void link_send_packet_free(struct link_packet *p)
-{
+static void link_send_packet_free(struct link_packet *p) {
     for (size_t i = 0; i < p->fd_count; i++)
         fd_close(&p->fds[i]);
     free(p);
 }
 
-void link_send_drop(struct link *l)
-{
+void link_send_drop(struct link *l) {
     while (l->out_first != NULL) {
         struct link_packet *p = l->out_first;
         l->out_first = p->next;
@@ -42,30 +40,26 @@ void link_send_drop(struct link *l)
     l->out_count = 0;
 }
 
-static void link_send_failed(void *arg)
-{
+static void link_send_failed(void *arg) {
     struct link *l = arg;
     if (l->state != LINK_CLOSED)
         link_drop(l, &l->fail_why);
 }
 
-void link_send_fail(struct link *l, const struct err *why)
-{
+void link_send_fail(struct link *l, const struct err *why) {
     if (l->fail.pending)
         return;
     l->fail_why = *why;
     loop_defer(l->loop, &l->fail, link_send_failed, l);
 }
 
-static void link_send_fail_errno(struct link *l)
-{
+static void link_send_fail_errno(struct link *l) {
     struct err err;
     err_sys(&err, "sending to %s", l->name);
     link_send_fail(l, &err);
 }
 
-static int link_send_keep(struct link *l, const struct link_send_item *item, struct err *err)
-{
+static int link_send_keep(struct link *l, const struct link_send_item *item, struct err *err) {
     size_t len = 0;
     for (size_t i = 0; i < item->part_count; i++)
         len += item->parts[i].iov_len;
@@ -99,8 +93,7 @@ static int link_send_keep(struct link *l, const struct link_send_item *item, str
 }
 
 static void link_send_attach(struct msghdr *msg, union link_send_control *control, const int *fds,
-                             size_t count)
-{
+                             size_t count) {
     if (count == 0)
         return;
     memset(control, 0, sizeof(*control));
@@ -113,8 +106,7 @@ static void link_send_attach(struct msghdr *msg, union link_send_control *contro
     memcpy(CMSG_DATA(c), fds, count * sizeof(int));
 }
 
-int link_send(struct link *l, const struct link_send_item *items, size_t count, struct err *err)
-{
+int link_send(struct link *l, const struct link_send_item *items, size_t count, struct err *err) {
     struct mmsghdr msgs[LINK_SEND_BATCH] = {0};
     union link_send_control control[LINK_SEND_BATCH];
     struct link_send_item copy[LINK_SEND_BATCH];
@@ -150,8 +142,7 @@ int link_send(struct link *l, const struct link_send_item *items, size_t count, 
     return 0;
 }
 
-void link_send_flush(struct link *l)
-{
+void link_send_flush(struct link *l) {
     while (l->out_first != NULL) {
         struct link_packet *p = l->out_first;
         struct err err;

@@ -17,13 +17,11 @@
 
 static void links_scan(void *arg);
 
-static void links_arm(struct links *s, uint64_t ms)
-{
+static void links_arm(struct links *s, uint64_t ms) {
     loop_timer_at(s->loop, &s->scan, clock_mono_ns() + ms * CLOCK_NS_PER_MS, links_scan, s, NULL);
 }
 
-static void links_ready(void *arg, struct link *l)
-{
+static void links_ready(void *arg, struct link *l) {
     struct links *s = arg;
     struct log_line line;
     s->down_since_ms = 0;
@@ -34,8 +32,7 @@ static void links_ready(void *arg, struct link *l)
     s->watch.room(s->watch.arg);
 }
 
-static void links_down(void *arg, struct link *l, const struct err *why)
-{
+static void links_down(void *arg, struct link *l, const struct err *why) {
     struct links *s = arg;
     struct log_line line;
     s->lost++;
@@ -50,23 +47,20 @@ static void links_down(void *arg, struct link *l, const struct err *why)
     links_arm(s, s->wait_ms);
 }
 
-static void links_slot_free(void *arg, struct link *l)
-{
+static void links_slot_free(void *arg, struct link *l) {
     struct links *s = arg;
     (void)l;
     s->watch.room(s->watch.arg);
 }
 
-static struct link *links_find(struct links *s, const char *name)
-{
+static struct link *links_find(struct links *s, const char *name) {
     for (size_t i = 0; i < s->count; i++)
         if (strcmp(s->items[i]->name, name) == 0)
             return s->items[i];
     return NULL;
 }
 
-static void links_insert(struct links *s, const char *name)
-{
+static void links_insert(struct links *s, const char *name) {
     if (s->count == LINKS_MAX || links_find(s, name) != NULL)
         return;
     struct link *l = malloc(sizeof(*l));
@@ -82,8 +76,7 @@ static void links_insert(struct links *s, const char *name)
 }
 
 /* run/runner.<digits>.sock, as the runner names them. */
-static bool links_is_socket(const char *name)
-{
+static bool links_is_socket(const char *name) {
     unsigned shard = 0;
     char whole[LINK_NAME_MAX];
     char path[LINK_NAME_MAX];
@@ -94,8 +87,7 @@ static bool links_is_socket(const char *name)
            strcmp(path, whole) == 0;
 }
 
-static void links_look(struct links *s)
-{
+static void links_look(struct links *s) {
     DIR *dir = opendir(STATE_RUN);
     if (dir == NULL) {
         snprintf(s->last_error, sizeof(s->last_error), "reading the directory " STATE_RUN ": %s",
@@ -114,8 +106,7 @@ static void links_look(struct links *s)
 }
 
 /* Connects to those that are not; drops those that nothing is left of. */
-static bool links_connect(struct links *s)
-{
+static bool links_connect(struct links *s) {
     bool missing = s->count == 0;
     for (size_t i = 0; i < s->count; i++) {
         struct link *l = s->items[i];
@@ -138,8 +129,7 @@ static bool links_connect(struct links *s)
     return missing || s->count == 0;
 }
 
-static void links_scan(void *arg)
-{
+static void links_scan(void *arg) {
     struct links *s = arg;
     links_look(s);
     bool missing = links_connect(s);
@@ -153,8 +143,7 @@ static void links_scan(void *arg)
 }
 
 void links_start(struct links *s, struct loop *loop, struct log *log,
-                 const struct links_watch *watch)
-{
+                 const struct links_watch *watch) {
     memset(s, 0, sizeof(*s));
     s->loop = loop;
     s->log = log;
@@ -167,8 +156,7 @@ void links_start(struct links *s, struct loop *loop, struct log *log,
     links_scan(s);
 }
 
-void links_stop(struct links *s)
-{
+void links_stop(struct links *s) {
     if (s->loop == NULL)
         return;
     loop_timer_stop(s->loop, &s->scan);
@@ -179,8 +167,7 @@ void links_stop(struct links *s)
     s->count = 0;
 }
 
-static bool links_less_busy(const struct link *a, const struct link *b)
-{
+static bool links_less_busy(const struct link *a, const struct link *b) {
     bool a_well = a->shard.health[0] == '\0';
     bool b_well = b->shard.health[0] == '\0';
     if (a_well != b_well)
@@ -189,8 +176,7 @@ static bool links_less_busy(const struct link *a, const struct link *b)
 }
 
 struct link *links_pick(const struct links *s, const char *policy, const uint8_t sha256[32],
-                        bool *known)
-{
+                        bool *known) {
     struct link *best = NULL;
     bool seen = false;
     for (size_t i = 0; i < s->count; i++) {
@@ -209,16 +195,14 @@ struct link *links_pick(const struct links *s, const char *policy, const uint8_t
     return best;
 }
 
-const struct link *links_first_ready(const struct links *s)
-{
+const struct link *links_first_ready(const struct links *s) {
     for (size_t i = 0; i < s->count; i++)
         if (s->items[i]->state == LINK_READY)
             return s->items[i];
     return NULL;
 }
 
-void links_sum(const struct links *s, struct links_totals *out)
-{
+void links_sum(const struct links *s, struct links_totals *out) {
     *out = (struct links_totals){.health = ""};
     for (size_t i = 0; i < s->count; i++) {
         const struct link *l = s->items[i];

@@ -25,7 +25,7 @@ struct links {
     struct link *items[LINKS_MAX]; /* in the order of their names */
     size_t count;
     struct loop_timer scan;
-    uint64_t wait_ms; /* until the next attempt while something is missing */
+    uint64_t wait_ms;       /* until the next attempt while something is missing */
     uint64_t down_since_ms; /* monotonic; since when no shard is ready; 0 = one is */
     uint64_t lost;          /* connections that ended after they were ready */
     char last_error[256];   /* why there is none, for /readyz */
@@ -41,7 +41,8 @@ void links_stop(struct links *s);
  * policy at all. */
 struct link *links_pick(const struct links *s, const char *policy, const uint8_t sha256[32],
                         bool *known);
-/* The shard whose policies and capabilities the API shows: the first that is ready; NULL if none. */
+/* The shard whose policies and capabilities the API shows: the first that is ready; NULL if none.
+ */
 const struct link *links_first_ready(const struct links *s);
 
 struct links_totals {

@@ -11,8 +11,7 @@
 #define LISTEN_BACKLOG 1024
 
 static int listen_resolve(const char *address, uint16_t port, struct addrinfo **out,
-                          struct err *err)
-{
+                          struct err *err) {
     char service[8];
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
                              .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV | AI_PASSIVE};
@@ -23,8 +22,7 @@ static int listen_resolve(const char *address, uint16_t port, struct addrinfo **
     return 0;
 }
 
-static int listen_bind(int fd, const struct addrinfo *to, struct err *err)
-{
+static int listen_bind(int fd, const struct addrinfo *to, struct err *err) {
     int one = 1;
     if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0)
         return err_sys(err, "preparing the listening socket");
@@ -33,8 +31,7 @@ static int listen_bind(int fd, const struct addrinfo *to, struct err *err)
     return 0;
 }
 
-int listen_open(const char *address, uint16_t port, uint16_t *bound, struct err *err)
-{
+int listen_open(const char *address, uint16_t port, uint16_t *bound, struct err *err) {
     struct addrinfo *to = NULL;
     struct sockaddr_storage name;
     socklen_t len = sizeof(name);

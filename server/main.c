@@ -1,8 +1,8 @@
 /* pinfold-server: the HTTP service, and the commands that prepare its state directory.
  *
  * Theory of operation. `serve` takes the lock of the state directory and the listening socket as
- * root, becomes an unprivileged user for good, and only then looks at a byte from outside. One thread
- * runs a loop (runner/base/loop.h) with everything in it:
+ * root, becomes an unprivileged user for good, and only then looks at a byte from outside. One
+ * thread runs a loop (runner/base/loop.h) with everything in it:
  *
  *   http*.c   connections and requests            route*.c  which handler gets them
  *   api_*.c   the handlers                        admit.c   what a request may have
@@ -18,20 +18,18 @@
 #include "server.h"
 #include "subcommand.h"
 
-
 static const struct subcommand *const main_table[] = {&serve_cmd, &init_cmd, &image_cmd};
 #define MAIN_COUNT (sizeof(main_table) / sizeof(main_table[0]))
 
-static void main_help(FILE *out)
-{
+static void main_help(FILE *out) {
     fputs("usage: pinfold-server COMMAND [OPTIONS]\n\n", out);
     for (size_t i = 0; i < MAIN_COUNT; i++)
         fprintf(out, "  %-8s %s\n", main_table[i]->name, main_table[i]->about);
-    fputs("\npinfold-server COMMAND --help explains a command; --version prints the version.\n", out);
+    fputs("\npinfold-server COMMAND --help explains a command; --version prints the version.\n",
+          out);
 }
 
-int main(int argc, char **argv)
-{
+int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "--help";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         main_help(argc > 1 ? stdout : stderr);

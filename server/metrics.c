@@ -4,12 +4,11 @@
 
 /* Upper bounds in microseconds: fine where a warm jail is, coarse above. */
 static const uint64_t metrics_bounds_us[METRICS_BUCKETS] = {
-    100,   250,    500,    1000,    2500,    5000,     10000,
+    100,   250,    500,    1000,    2500,     5000,     10000,
     25000, 100000, 500000, 2000000, 10000000, 60000000, 300000000,
 };
 
-void metrics_observe(struct metrics_histogram *h, uint64_t ns)
-{
+void metrics_observe(struct metrics_histogram *h, uint64_t ns) {
     size_t i = 0;
     while (i < METRICS_BUCKETS && ns > metrics_bounds_us[i] * 1000)
         i++;
@@ -19,29 +18,25 @@ void metrics_observe(struct metrics_histogram *h, uint64_t ns)
 }
 
 static int metrics_head(struct buf *out, const char *name, const char *type, const char *help,
-                        struct err *err)
-{
+                        struct err *err) {
     return buf_printf(out, err, "# HELP pinfold_%s %s\n# TYPE pinfold_%s %s\n", name, help, name,
                       type);
 }
 
 static int metrics_one(struct buf *out, const char *name, const char *type, const char *help,
-                       uint64_t value, struct err *err)
-{
+                       uint64_t value, struct err *err) {
     if (metrics_head(out, name, type, help, err) < 0)
         return -1;
     return buf_printf(out, err, "pinfold_%s %" PRIu64 "\n", name, value);
 }
 
 /* A duration in seconds, as Prometheus wants it, without floating point. */
-static int metrics_seconds(struct buf *out, uint64_t ns, struct err *err)
-{
+static int metrics_seconds(struct buf *out, uint64_t ns, struct err *err) {
     return buf_printf(out, err, "%" PRIu64 ".%09" PRIu64, ns / 1000000000u, ns % 1000000000u);
 }
 
 static int metrics_histogram_write(struct buf *out, const char *name, const char *help,
-                                   const struct metrics_histogram *h, struct err *err)
-{
+                                   const struct metrics_histogram *h, struct err *err) {
     uint64_t sum = 0;
     if (metrics_head(out, name, "histogram", help, err) < 0)
         return -1;
@@ -59,8 +54,7 @@ static int metrics_histogram_write(struct buf *out, const char *name, const char
     return buf_printf(out, err, "\npinfold_%s_count %" PRIu64 "\n", name, h->count);
 }
 
-static int metrics_labelled(const struct metrics *m, struct buf *out, struct err *err)
-{
+static int metrics_labelled(const struct metrics *m, struct buf *out, struct err *err) {
     if (metrics_head(out, "step_ends_total", "counter", "Steps that ended, by cause.", err) < 0)
         return -1;
     for (uint32_t i = CAUSE_NONE + 1; i < CAUSE_COUNT; i++)
@@ -77,8 +71,7 @@ static int metrics_labelled(const struct metrics *m, struct buf *out, struct err
     return 0;
 }
 
-static int metrics_gauges_write(const struct metrics_gauges *g, struct buf *out, struct err *err)
-{
+static int metrics_gauges_write(const struct metrics_gauges *g, struct buf *out, struct err *err) {
     const struct {
         const char *name, *type, *help;
         uint64_t value;
@@ -109,8 +102,7 @@ static int metrics_gauges_write(const struct metrics_gauges *g, struct buf *out,
 }
 
 int metrics_write(const struct metrics *m, const struct metrics_gauges *g, struct buf *out,
-                  struct err *err)
-{
+                  struct err *err) {
     if (metrics_one(out, "start_time_seconds", "gauge", "When the server started.",
                     m->started_ms / 1000, err) < 0 ||
         metrics_one(out, "runs_accepted_total", "counter", "Runs accepted.", m->runs_accepted,

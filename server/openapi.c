@@ -1,6 +1,7 @@
 #include "api.h"
 
-/* The document is server/openapi.json, byte for byte; the compiler runs in the root of the project. */
+/* The document is server/openapi.json, byte for byte; the compiler runs in the root of the project.
+ */
 __asm__(".section .rodata\n"
         ".global openapi_text\n"
         ".global openapi_text_end\n"
@@ -12,8 +13,7 @@ __asm__(".section .rodata\n"
 extern const char openapi_text[];
 extern const char openapi_text_end[];
 
-void openapi_get(struct server *s, struct http_req *req, const struct route_args *args)
-{
+void openapi_get(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)s;
     (void)args;
     struct http_body body = {.data = openapi_text,

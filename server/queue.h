@@ -1,5 +1,5 @@
-/* A first-in-first-out queue that is bounded in entries and in bytes. The nodes are embedded in what
- * waits; any of them can leave from the middle. */
+/* A first-in-first-out queue that is bounded in entries and in bytes. The nodes are embedded in
+ * what waits; any of them can leave from the middle. */
 #pragma once
 
 #include <stdbool.h>

@@ -6,8 +6,7 @@
 #include <strings.h>
 
 /* Digits up to `end`, saturating; false when there is none or something else. */
-static bool range_number(const char *text, const char *end, uint64_t *value)
-{
+static bool range_number(const char *text, const char *end, uint64_t *value) {
     uint64_t v = 0;
     if (text == end)
         return false;
@@ -21,8 +20,7 @@ static bool range_number(const char *text, const char *end, uint64_t *value)
     return true;
 }
 
-enum range_result range_parse(const char *header, uint64_t size, uint64_t *first, uint64_t *last)
-{
+enum range_result range_parse(const char *header, uint64_t size, uint64_t *first, uint64_t *last) {
     static const char unit[] = "bytes=";
     uint64_t from = 0, to = 0;
     if (header == NULL || strncasecmp(header, unit, sizeof(unit) - 1) != 0)

@@ -4,8 +4,8 @@
 #include <stdint.h>
 
 enum range_result {
-    RANGE_NONE,  /* no header, or one that asks for something else than one range: send all */
-    RANGE_PART,  /* [*first, *last], both within the size */
+    RANGE_NONE, /* no header, or one that asks for something else than one range: send all */
+    RANGE_PART, /* [*first, *last], both within the size */
     RANGE_UNSATISFIABLE, /* 416 */
 };
 

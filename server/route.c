@@ -31,8 +31,7 @@ const struct route route_table[] = {
     {0},
 };
 
-static int route_authenticate(struct server *s, struct http_req *req, struct api_error *error)
-{
+static int route_authenticate(struct server *s, struct http_req *req, struct api_error *error) {
     const struct token_record *who = auth_check(&s->auth, http_header(req, "Authorization"));
     if (who == NULL)
         return api_error_set(error, 401, "unauthorized", NULL,
@@ -44,8 +43,7 @@ static int route_authenticate(struct server *s, struct http_req *req, struct api
 }
 
 /* application/json, with or without parameters, and application/…+json. */
-static bool route_is_json(const char *type)
-{
+static bool route_is_json(const char *type) {
     size_t len = strcspn(type, "; \t");
     if (len == 16 && strncasecmp(type, "application/json", 16) == 0)
         return true;
@@ -53,8 +51,7 @@ static bool route_is_json(const char *type)
            strncasecmp(type + len - 5, "+json", 5) == 0;
 }
 
-static int route_check_body(struct http_req *req, struct api_error *error)
-{
+static int route_check_body(struct http_req *req, struct api_error *error) {
     const char *type = http_header(req, "Content-Type");
     if (type != NULL && !route_is_json(type))
         return api_error_set(error, 415, "not_json", NULL,
@@ -66,20 +63,17 @@ static int route_check_body(struct http_req *req, struct api_error *error)
     return 0;
 }
 
-int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct api_error *error)
-{
+int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct api_error *error) {
     struct server *s = server;
     struct route_args args;
-    char allow[64];
     struct api_error missing = {0};
-    const struct route *r =
-        route_find(route_table, req->method, req->target, &args, allow, sizeof(allow), &missing);
+    const struct route *r = route_find(route_table, req->method, req->target, &args, &missing);
     /* Who has no token does not learn what there is. */
     if ((r == NULL || (r->flags & ROUTE_PUBLIC) == 0) && route_authenticate(s, req, error) < 0)
         return -1;
     if (r == NULL) {
         if (missing.status == 405)
-            http_add_header(req, "Allow", "%s", allow);
+            http_add_header(req, "Allow", "%s", args.allow);
         *error = missing;
         return -1;
     }
@@ -95,17 +89,13 @@ int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct a
     return 0;
 }
 
-void route_handle(void *server, struct http_req *req)
-{
+void route_handle(void *server, struct http_req *req) {
     struct route_args args;
-    char allow[64];
-    const struct route *r =
-        route_find(route_table, req->method, req->target, &args, allow, sizeof(allow), NULL);
+    const struct route *r = route_find(route_table, req->method, req->target, &args, NULL);
     r->handle(server, req, &args);
 }
 
-void route_ended(void *server, struct http_req *req)
-{
+void route_ended(void *server, struct http_req *req) {
     struct server *s = server;
     if (req->status > 0 && req->status < METRICS_STATUS_MAX)
         s->metrics.responses[req->status / 100]++;

@@ -17,6 +17,7 @@ struct server;
 struct route_args {
     size_t count;
     char value[ROUTE_ARGS_MAX][ROUTE_ARG_SIZE];
+    char allow[64]; /* when the method does not fit: those that do */
 };
 
 enum route_flag {
@@ -35,13 +36,14 @@ struct route {
 /* The routes of the server; ends with a row whose method is NULL. */
 extern const struct route route_table[];
 
-/* Finds the row for a method and a path (as it was sent) in `table`. NULL: *error is filled with 400
- * (a path that cannot be decoded), 404, or 405, and `allow` (size bytes) then lists the methods. */
+/* Finds the row for a method and a path (as it was sent) in `table`. NULL: *error is filled with
+ * 400 (a path that cannot be decoded), 404, or 405, and `allow` (size bytes) then lists the
+ * methods. */
 const struct route *route_find(const struct route *table, const char *method, const char *path,
-                               struct route_args *args, char *allow, size_t size,
-                               struct api_error *error);
+                               struct route_args *args, struct api_error *error);
 
-/* Query parameters: 0, or -1 with *error = 400 naming the parameter. Absent: *value is untouched. */
+/* Query parameters: 0, or -1 with *error = 400 naming the parameter. Absent: *value is untouched.
+ */
 int route_query_u64(struct http_req *req, const char *name, uint64_t min, uint64_t max,
                     uint64_t *value, struct api_error *error);
 int route_query_bool(struct http_req *req, const char *name, bool *value, struct api_error *error);

@@ -4,8 +4,7 @@
 #include "route.h"
 #include "str.h"
 
-static int route_hex(char c)
-{
+static int route_hex(char c) {
     if (c >= '0' && c <= '9')
         return c - '0';
     if (c >= 'a' && c <= 'f')
@@ -14,8 +13,7 @@ static int route_hex(char c)
 }
 
 /* One segment of a path: 0, 1 when it is too long for any value, -1 for a bad escape or a NUL. */
-static int route_decode(const char *from, size_t len, char *to, size_t size)
-{
+static int route_decode(const char *from, size_t len, char *to, size_t size) {
     size_t n = 0;
     for (size_t i = 0; i < len; i++) {
         char c = from[i];
@@ -36,8 +34,7 @@ static int route_decode(const char *from, size_t len, char *to, size_t size)
 }
 
 /* 1 = matches, 0 = does not, -1 = cannot be decoded. */
-static int route_match(const char *pattern, const char *path, struct route_args *args)
-{
+static int route_match(const char *pattern, const char *path, struct route_args *args) {
     args->count = 0;
     while (*pattern == '/' && *path == '/') {
         pattern++;
@@ -62,23 +59,19 @@ static int route_match(const char *pattern, const char *path, struct route_args 
     return *pattern == '\0' && *path == '\0';
 }
 
-static bool route_method_is(const struct route *r, const char *method)
-{
+static bool route_method_is(const struct route *r, const char *method) {
     return strcmp(r->method, method) == 0 ||
            (strcmp(method, "HEAD") == 0 && strcmp(r->method, "GET") == 0);
 }
 
-static void route_allow(char *allow, size_t size, const char *method)
-{
+static void route_allow(char *allow, size_t size, const char *method) {
     size_t len = strlen(allow);
     snprintf(allow + len, size - len, "%s%s", len > 0 ? ", " : "", method);
 }
 
 const struct route *route_find(const struct route *table, const char *method, const char *path,
-                               struct route_args *args, char *allow, size_t size,
-                               struct api_error *error)
-{
-    allow[0] = '\0';
+                               struct route_args *args, struct api_error *error) {
+    args->allow[0] = '\0';
     for (const struct route *r = table; r->method != NULL; r++) {
         int rc = route_match(r->pattern, path, args);
         if (rc < 0) {
@@ -88,19 +81,19 @@ const struct route *route_find(const struct route *table, const char *method, co
         if (rc == 1 && route_method_is(r, method))
             return r;
         if (rc == 1)
-            route_allow(allow, size, r->method);
+            route_allow(args->allow, sizeof(args->allow), r->method);
     }
-    if (allow[0] != '\0')
+    if (args->allow[0] != '\0')
         api_error_set(error, 405, "method_not_allowed", NULL,
-                      "This path does not take the method that was used; it takes %s.", allow);
+                      "This path does not take the method that was used; it takes %s.",
+                      args->allow);
     else
         api_error_set(error, 404, "not_found", NULL, "There is nothing at this path.");
     return NULL;
 }
 
 int route_query_u64(struct http_req *req, const char *name, uint64_t min, uint64_t max,
-                    uint64_t *value, struct api_error *error)
-{
+                    uint64_t *value, struct api_error *error) {
     const char *text = http_query(req, name);
     if (text == NULL || str_u64(text, min, max, value, NULL) == 0)
         return 0;
@@ -109,8 +102,7 @@ int route_query_u64(struct http_req *req, const char *name, uint64_t min, uint64
                          (unsigned long long)min, (unsigned long long)max);
 }
 
-int route_query_bool(struct http_req *req, const char *name, bool *value, struct api_error *error)
-{
+int route_query_bool(struct http_req *req, const char *name, bool *value, struct api_error *error) {
     const char *text = http_query(req, name);
     if (text == NULL)
         return 0;

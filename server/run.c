@@ -16,8 +16,9 @@
 /* After END nobody holds the pipes any more, so their end is there at once; should it not be, what
  * has come by then is what there is. */
 #define RUN_DRAIN_MS 1000u
-/* A step that is over before this needs no watching of its pipes: what they hold is read at its END.
- * That saves four system calls and a wake-up, which is a good part of what a short run costs. */
+/* A step that is over before this needs no watching of its pipes: what they hold is read at its
+ * END. That saves four system calls and a wake-up, which is a good part of what a short run costs.
+ */
 #define RUN_LISTEN_NS (2 * CLOCK_NS_PER_MS)
 /* Collecting has a time and a CPU limit of its own. */
 #define RUN_COLLECT_MS 30000u
@@ -26,15 +27,13 @@ static void run_finish(struct run *run);
 
 /* Making and freeing. */
 
-static void run_stream_clear(struct run_stream *s)
-{
+static void run_stream_clear(struct run_stream *s) {
     s->fd = -1;
     s->source.fd = -1;
 }
 
 static int run_init_steps(struct run *run, const struct run_request *req,
-                          const struct admit *admit)
-{
+                          const struct admit *admit) {
     run->steps = calloc(req->step_count, sizeof(*run->steps));
     if (run->steps == NULL)
         return -1;
@@ -55,8 +54,7 @@ static int run_init_steps(struct run *run, const struct run_request *req,
 }
 
 /* The jail's time limits only bound those of its steps; collecting is one more step. */
-static void run_make_room_for_collect(struct run *run)
-{
+static void run_make_room_for_collect(struct run *run) {
     static const enum limit_id ids[] = {LIMIT_WALL_MS, LIMIT_CPU_MS};
     if (run->request.collect_count == 0)
         return;
@@ -69,8 +67,7 @@ static void run_make_room_for_collect(struct run *run)
 }
 
 struct run *run_new(struct runs *runs, struct run_request *request,
-                    const struct wire_policy *policy, const struct admit *admit, struct err *err)
-{
+                    const struct wire_policy *policy, const struct admit *admit, struct err *err) {
     struct run *run = calloc(1, sizeof(*run));
     if (run == NULL) {
         err_set(err, ERR_SYSTEM, ENOMEM, "making a run: out of memory");
@@ -98,8 +95,7 @@ struct run *run_new(struct runs *runs, struct run_request *request,
     return run;
 }
 
-void run_free(struct run *run)
-{
+void run_free(struct run *run) {
     if (run == NULL)
         return;
     for (size_t i = 0; i < run->step_count; i++) {
@@ -128,8 +124,7 @@ void run_free(struct run *run)
 
 /* Watching. */
 
-void run_watch(struct run *run, struct run_watcher *w)
-{
+void run_watch(struct run *run, struct run_watcher *w) {
     w->run = run;
     w->prev = NULL;
     w->next = run->watchers;
@@ -140,10 +135,9 @@ void run_watch(struct run *run, struct run_watcher *w)
     w->progress_ms = clock_mono_ms();
 }
 
-/* How far into the two streams of the current step it has come follows from the first events that it
- * has not read. */
-void run_follow(struct run *run, struct run_watcher *w, uint64_t after)
-{
+/* How far into the two streams of the current step it has come follows from the first events that
+ * it has not read. */
+void run_follow(struct run *run, struct run_watcher *w, uint64_t after) {
     const struct run_step *step = &run->steps[run->current];
     bool found[2] = {false, false};
     w->follows = true;
@@ -170,8 +164,7 @@ void run_follow(struct run *run, struct run_watcher *w, uint64_t after)
     run_watch(run, w);
 }
 
-void run_unwatch(struct run_watcher *w)
-{
+void run_unwatch(struct run_watcher *w) {
     struct run *run = w->run;
     if (run == NULL)
         return;
@@ -188,8 +181,7 @@ void run_unwatch(struct run_watcher *w)
 }
 
 /* `changed` may take its own watcher off, and no other. */
-static void run_tell(struct run *run, bool all)
-{
+static void run_tell(struct run *run, bool all) {
     struct run_watcher *next;
     for (struct run_watcher *w = run->watchers; w != NULL; w = next) {
         next = w->next;
@@ -198,49 +190,42 @@ static void run_tell(struct run *run, bool all)
     }
 }
 
-void run_notify(struct run *run)
-{
+void run_notify(struct run *run) {
     run_tell(run, false);
 }
 
 /* Steps. */
 
-static void run_internal_end(struct step_end *end, const char *stage, int code)
-{
+static void run_internal_end(struct step_end *end, const char *stage, int code) {
     end_init(end, CAUSE_INTERNAL);
     str_copy(end->stage, sizeof(end->stage), stage);
     end->code = code;
 }
 
-static void run_hangs(void *arg)
-{
+static void run_hangs(void *arg) {
     struct run *run = arg;
     if (run->jail != NULL)
         link_fail(run->jail, "a step did not end in time");
 }
 
-static void run_arm_watchdog(struct run *run, uint64_t wall_ms)
-{
+static void run_arm_watchdog(struct run *run, uint64_t wall_ms) {
     uint64_t due = clock_mono_ns() + (wall_ms + RUN_WATCHDOG_MS) * CLOCK_NS_PER_MS;
     loop_timer_at(run->runs->loop, &run->watchdog, due, run_hangs, run, NULL);
 }
 
-static void run_listen(void *arg)
-{
+static void run_listen(void *arg) {
     struct run *run = arg;
     run_io_watch(&run->steps[run->current].out);
     run_io_watch(&run->steps[run->current].err);
 }
 
-static void run_listen_soon(struct run *run)
-{
+static void run_listen_soon(struct run *run) {
     if (loop_timer_at(run->runs->loop, &run->listen, clock_mono_ns() + RUN_LISTEN_NS, run_listen,
                       run, NULL) < 0)
         run_listen(run);
 }
 
-static void run_begin_step(struct run *run, size_t index, const struct wire_open *open)
-{
+static void run_begin_step(struct run *run, size_t index, const struct wire_open *open) {
     struct run_step *step = &run->steps[index];
     struct err err;
     err_clear(&err);
@@ -263,16 +248,14 @@ static void run_begin_step(struct run *run, size_t index, const struct wire_open
     run_notify(run);
 }
 
-static void run_skip_rest(struct run *run)
-{
+static void run_skip_rest(struct run *run) {
     for (size_t i = run->current + 1; i < run->step_count; i++) {
         run->steps[i].state = RUN_STEP_SKIPPED;
         events_add(&run->events, EVENTS_SKIPPED, (uint16_t)i, NULL);
     }
 }
 
-static void run_begin_collect(struct run *run)
-{
+static void run_begin_collect(struct run *run) {
     struct err err;
     err_clear(&err);
     run->phase = RUN_COLLECT;
@@ -288,8 +271,7 @@ static void run_begin_collect(struct run *run)
 }
 
 /* The current step is over in every respect. */
-static void run_step_over(struct run *run)
-{
+static void run_step_over(struct run *run) {
     struct run_step *step = &run->steps[run->current];
     loop_timer_stop(run->runs->loop, &run->drain);
     loop_timer_stop(run->runs->loop, &run->listen);
@@ -302,8 +284,8 @@ static void run_step_over(struct run *run)
     runs_count_end(run->runs, step->end.cause);
     events_add(&run->events, EVENTS_END, (uint16_t)run->current, NULL);
     run->ended_ns = clock_mono_ns();
-    bool go_on = (step->ok || step->continue_on_error) && !run->stop &&
-                 run->cancel == CAUSE_NONE && run->jail != NULL;
+    bool go_on = (step->ok || step->continue_on_error) && !run->stop && run->cancel == CAUSE_NONE &&
+                 run->jail != NULL;
     if (go_on && run->current + 1 < run->step_count) {
         run_begin_step(run, run->current + 1, NULL);
         return;
@@ -319,8 +301,7 @@ static void run_step_over(struct run *run)
     }
 }
 
-static void run_drained(void *arg)
-{
+static void run_drained(void *arg) {
     struct run *run = arg;
     if (run->phase == RUN_COLLECT) {
         run_io_close(&run->collector);
@@ -332,16 +313,14 @@ static void run_drained(void *arg)
 }
 
 /* A pipe that waits for a follower is not late, so its time starts anew. */
-static void run_arm_drain(struct run *run)
-{
+static void run_arm_drain(struct run *run) {
     if (run->drain.slot != 0)
         return;
     uint64_t due = clock_mono_ns() + RUN_DRAIN_MS * CLOCK_NS_PER_MS;
     loop_timer_at(run->runs->loop, &run->drain, due, run_drained, run, NULL);
 }
 
-void run_settle(struct run *run)
-{
+void run_settle(struct run *run) {
     if (run->phase == RUN_COLLECT) {
         if (!run->collect_ended)
             return;
@@ -370,19 +349,17 @@ void run_settle(struct run *run)
 
 /* What the runner says. */
 
-static void run_on_collected(struct run *run, const struct wire_end *wire)
-{
+static void run_on_collected(struct run *run, const struct wire_end *wire) {
     bool well = wire->cause == CAUSE_EXIT && wire->exit_code == 0;
     run->collect_ended = true;
     if (!well && run->collect_error == NULL)
-        run->collect_error = run->cancel != CAUSE_NONE        ? "cancelled"
+        run->collect_error = run->cancel != CAUSE_NONE       ? "cancelled"
                              : wire->cause == CAUSE_INTERNAL ? "internal"
                                                              : "interrupted";
     run_settle(run);
 }
 
-static void run_on_ended(void *owner, const struct wire_end *wire)
-{
+static void run_on_ended(void *owner, const struct wire_end *wire) {
     struct run *run = owner;
     if (run->phase == RUN_COLLECT && wire->head.exec == run->step_count && !run->collect_ended) {
         run_on_collected(run, wire);
@@ -408,8 +385,14 @@ static void run_on_ended(void *owner, const struct wire_end *wire)
     run_settle(run);
 }
 
-static void run_on_failed(void *owner, const struct wire_failed *failed)
-{
+/* Collecting is cut off; the steps have their ends already. */
+static void run_collect_lost(struct run *run, const char *why) {
+    run->collect_error = why;
+    run_io_close(&run->collector);
+    run_finish(run);
+}
+
+static void run_on_failed(void *owner, const struct wire_failed *failed) {
     struct run *run = owner;
     struct step_end end;
     struct err err;
@@ -417,19 +400,20 @@ static void run_on_failed(void *owner, const struct wire_failed *failed)
     err_set(&err, ERR_STATE, failed->code, "the jail could not be made (%s): %s", failed->stage,
             failed->text);
     runs_log(run->runs, run, &err);
+    if (run->phase == RUN_COLLECT) {
+        run_collect_lost(run, "internal");
+        return;
+    }
     run_internal_end(&end, failed->stage, failed->code);
     run_abort(run, &end);
 }
 
-static void run_on_lost(void *owner)
-{
+static void run_on_lost(void *owner) {
     struct run *run = owner;
     struct step_end end;
     run->jail = NULL;
     if (run->phase == RUN_COLLECT) {
-        run->collect_error = "interrupted";
-        run_io_close(&run->collector);
-        run_finish(run);
+        run_collect_lost(run, "interrupted");
         return;
     }
     end_init(&end, CAUSE_INTERRUPTED);
@@ -441,8 +425,7 @@ static const struct link_jail_ops run_jail_ops = {
 
 /* The run as a whole. */
 
-void run_start(struct run *run, struct link *link)
-{
+void run_start(struct run *run, struct link *link) {
     struct wire_open open;
     memset(&open, 0, sizeof(open));
     str_copy(open.policy, sizeof(open.policy), run->policy.name);
@@ -455,8 +438,7 @@ void run_start(struct run *run, struct link *link)
     run_begin_step(run, 0, &open);
 }
 
-void run_abort(struct run *run, const struct step_end *end)
-{
+void run_abort(struct run *run, const struct step_end *end) {
     struct run_step *step = &run->steps[run->current];
     run->phase = RUN_STEP;
     run->stop = true;
@@ -472,8 +454,7 @@ void run_abort(struct run *run, const struct step_end *end)
     run_step_over(run);
 }
 
-void run_cancel(struct run *run, enum cause cause)
-{
+void run_cancel(struct run *run, enum cause cause) {
     struct step_end end;
     if (run->phase == RUN_DONE || run->cancel != CAUSE_NONE)
         return;
@@ -488,8 +469,7 @@ void run_cancel(struct run *run, enum cause cause)
     }
 }
 
-static void run_finish(struct run *run)
-{
+static void run_finish(struct run *run) {
     run->phase = RUN_DONE;
     if (run->jail != NULL)
         link_close_jail(run->jail);

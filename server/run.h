@@ -37,7 +37,7 @@ struct run_stream {
     struct run *run;
     struct capture capture;
     struct loop_source source;
-    int fd; /* reading end, -1 = ended or none */
+    int fd;       /* reading end, -1 = ended or none */
     uint8_t type; /* EVENTS_STDOUT or EVENTS_STDERR */
     bool paused;  /* not read for the moment: a follower is behind */
     bool widened;
@@ -50,7 +50,7 @@ struct run_step {
     bool ok;
     bool merged; /* stderr goes into stdout */
     bool continue_on_error;
-    bool ended; /* END has come; the pipes may still hold something */
+    bool ended;       /* END has come; the pipes may still hold something */
     bool over_output; /* it was asked to end for that */
     bool has_usage;
     struct limits_effective limits;
@@ -69,13 +69,13 @@ struct run_file { /* points into run->bundle */
 /* Somebody who wants to know: a client that waits, or one that reads events. */
 struct run_watcher {
     struct run_watcher *next, *prev;
-    struct run *run; /* NULL = not watching */
+    struct run *run;                        /* NULL = not watching */
     void (*changed)(struct run_watcher *w); /* new events, or the run is over */
-    bool follows;      /* reads events: the fields below count */
-    uint64_t after;    /* the last event it has */
-    uint16_t step;     /* of the offsets */
-    uint64_t offset[2]; /* stdout, stderr of `step`: how far it has read */
-    uint64_t progress_ms; /* monotonic; when its socket last took something */
+    bool follows;                           /* reads events: the fields below count */
+    uint64_t after;                         /* the last event it has */
+    uint16_t step;                          /* of the offsets */
+    uint64_t offset[2];                     /* stdout, stderr of `step`: how far it has read */
+    uint64_t progress_ms;                   /* monotonic; when its socket last took something */
 };
 
 struct run {
@@ -110,7 +110,7 @@ struct run {
     struct events events;
     struct run_watcher *watchers;
 
-    struct buf bundle; /* collected files, as they came */
+    struct buf bundle;           /* collected files, as they came */
     struct run_stream collector; /* only fd and source are used */
     bool collect_ended;
     struct run_file *files;
@@ -118,9 +118,9 @@ struct run {
     const char *collect_error; /* static; why there are no files; NULL = there are */
 
     struct answer_bytes *answer; /* the encoded answer once somebody asked; counted reference */
-    size_t memory;   /* accounted for in runs */
-    unsigned pins;   /* an encoder works on it: keep */
-    bool evicted;    /* not in the table any more; free when the last pin is gone */
+    size_t memory;               /* accounted for in runs */
+    unsigned pins;               /* an encoder works on it: keep */
+    bool evicted;                /* not in the table any more; free when the last pin is gone */
     struct run *hash_next;
     struct run *newer, *older;         /* all, by age */
     struct run *done_next, *done_prev; /* finished ones, oldest first */
@@ -129,8 +129,8 @@ struct run {
 /* Makes a run of a request (which is taken over on success) and of what admit_check() found (whose
  * steps stay the caller's). */
 struct admit;
-struct run *run_new(struct runs *runs, struct run_request *request, const struct wire_policy *policy,
-                    const struct admit *admit, struct err *err);
+struct run *run_new(struct runs *runs, struct run_request *request,
+                    const struct wire_policy *policy, const struct admit *admit, struct err *err);
 void run_free(struct run *run);
 
 /* Takes a jail of `link`, which has room, and starts the first step. */

@@ -13,8 +13,7 @@
      RUN_COLLECT_RECORDS * (sizeof(struct bundle_record) + BUNDLE_PATH_MAX))
 
 /* The bundle is read into memory as it comes; it is looked at when it is whole. */
-void run_collect_event(void *arg, uint32_t events)
-{
+void run_collect_event(void *arg, uint32_t events) {
     struct run_stream *s = arg;
     struct run *run = s->run;
     (void)events;
@@ -41,8 +40,7 @@ void run_collect_event(void *arg, uint32_t events)
 }
 
 /* When nothing could be collected, each pattern is answered with the reason. */
-static void run_collect_none(struct run *run)
-{
+static void run_collect_none(struct run *run) {
     const struct run_request *req = &run->request;
     buf_done(&run->bundle);
     buf_init(&run->bundle, RUN_COLLECT_MAX);
@@ -53,8 +51,7 @@ static void run_collect_none(struct run *run)
 }
 
 /* Counts the records, or fills files[] when it is not NULL. -1: it is not a bundle. */
-static int run_collect_walk(const struct buf *bundle, struct run_file *files, size_t *count)
-{
+static int run_collect_walk(const struct buf *bundle, struct run_file *files, size_t *count) {
     size_t pos = 0, n = 0;
     for (;;) {
         struct bundle_record rec;
@@ -79,8 +76,7 @@ static int run_collect_walk(const struct buf *bundle, struct run_file *files, si
     return 0;
 }
 
-void run_collect_parse(struct run *run)
-{
+void run_collect_parse(struct run *run) {
     size_t count = 0;
     if (run->request.collect_count == 0)
         return;

@@ -2,15 +2,13 @@
 #include "run.h"
 #include "str.h"
 
-static uint64_t run_end_bytes(const struct run_step *step)
-{
+static uint64_t run_end_bytes(const struct run_step *step) {
     uint64_t out = step->out.capture.total, err = step->err.capture.total;
     return out > err ? out : err;
 }
 
 void run_end_of_wire(const struct run_step *step, const struct wire_end *wire,
-                     struct step_end *out)
-{
+                     struct step_end *out) {
     const struct wire_usage *u = &wire->usage;
     end_init(out, (enum cause)wire->cause);
     out->exit_code = wire->exit_code;

@@ -18,29 +18,25 @@ struct run_exec {
     size_t fd_count;
 };
 
-static void run_exec_init(struct run_exec *x, enum wire_exec_kind kind)
-{
+static void run_exec_init(struct run_exec *x, enum wire_exec_kind kind) {
     memset(x, 0, sizeof(*x));
     x->exec.kind = kind;
     buf_init(&x->spec, WIRE_SPEC_MAX);
 }
 
-static void run_exec_done(struct run_exec *x)
-{
+static void run_exec_done(struct run_exec *x) {
     for (size_t i = 0; i < x->fd_count; i++)
         fd_close(&x->fds[i]);
     buf_done(&x->spec);
 }
 
-static void run_exec_attach(struct run_exec *x, enum wire_exec_fd what, int fd)
-{
+static void run_exec_attach(struct run_exec *x, enum wire_exec_fd what, int fd) {
     x->exec.fds |= what;
     x->fds[x->fd_count++] = fd;
 }
 
 /* A file in memory that can be read and nothing else, whoever opens it again. */
-static int run_exec_memory(const char *name, const void *data, size_t len, struct err *err)
-{
+static int run_exec_memory(const char *name, const void *data, size_t len, struct err *err) {
     char path[64];
     fd_cleanup int fd = fd_memfd(name, data, len, true, err);
     if (fd < 0)
@@ -53,8 +49,7 @@ static int run_exec_memory(const char *name, const void *data, size_t len, struc
 }
 
 static int run_exec_attach_memory(struct run_exec *x, enum wire_exec_fd what, const char *name,
-                                  const void *data, size_t len, struct err *err)
-{
+                                  const void *data, size_t len, struct err *err) {
     int fd = run_exec_memory(name, data, len, err);
     if (fd < 0)
         return -1;
@@ -62,8 +57,7 @@ static int run_exec_attach_memory(struct run_exec *x, enum wire_exec_fd what, co
     return 0;
 }
 
-static int run_exec_attach_spec(struct run_exec *x, struct err *err)
-{
+static int run_exec_attach_spec(struct run_exec *x, struct err *err) {
     x->exec.spec_size = (uint32_t)x->spec.len;
     if (x->spec.len <= WIRE_SPEC_INLINE_MAX)
         return 0;
@@ -71,8 +65,7 @@ static int run_exec_attach_spec(struct run_exec *x, struct err *err)
 }
 
 static int run_exec_attach_files(struct run_exec *x, const struct run_request *req,
-                                 struct err *err)
-{
+                                 struct err *err) {
     struct buf bundle;
     size_t max = sizeof(struct bundle_record);
     for (size_t i = 0; i < req->file_count; i++)
@@ -81,8 +74,8 @@ static int run_exec_attach_files(struct run_exec *x, const struct run_request *r
     int rc = 0;
     for (size_t i = 0; i < req->file_count && rc == 0; i++) {
         const struct request_file *f = &req->files[i];
-        rc = bundle_put(&bundle, BUNDLE_FILE, f->mode, BUNDLE_OK, f->path, strlen(f->path),
-                        f->data, f->size, err);
+        rc = bundle_put(&bundle, BUNDLE_FILE, f->mode, BUNDLE_OK, f->path, strlen(f->path), f->data,
+                        f->size, err);
     }
     if (rc == 0)
         rc = bundle_put(&bundle, BUNDLE_END, 0, BUNDLE_OK, "", 0, NULL, 0, err);
@@ -92,8 +85,7 @@ static int run_exec_attach_files(struct run_exec *x, const struct run_request *r
     return rc;
 }
 
-static int run_exec_spec(struct run_exec *x, struct run *run, size_t index, struct err *err)
-{
+static int run_exec_spec(struct run_exec *x, struct run *run, size_t index, struct err *err) {
     const struct run_request *req = &run->request;
     const struct request_step *step = &req->steps[index];
     struct env_list env;
@@ -107,8 +99,7 @@ static int run_exec_spec(struct run_exec *x, struct run *run, size_t index, stru
 }
 
 /* Descriptors in the order of their bits. */
-static int run_exec_step_fds(struct run_exec *x, struct run *run, size_t index, struct err *err)
-{
+static int run_exec_step_fds(struct run_exec *x, struct run *run, size_t index, struct err *err) {
     struct run_step *step = &run->steps[index];
     uint64_t cap = step->limits.values.v[LIMIT_OUTPUT_BYTES];
     struct request_bytes input = request_input(&run->request, index);
@@ -132,8 +123,7 @@ static int run_exec_step_fds(struct run_exec *x, struct run *run, size_t index, 
 }
 
 static int run_exec_send(struct run_exec *x, struct run *run, uint32_t number,
-                         const struct wire_open *open, struct err *err)
-{
+                         const struct wire_open *open, struct err *err) {
     bool inside = (x->exec.fds & WIRE_FD_SPEC) == 0;
     struct link_exec packet = {.open = open,
                                .exec = &x->exec,
@@ -144,8 +134,7 @@ static int run_exec_send(struct run_exec *x, struct run *run, uint32_t number,
     return link_exec(run->jail, &packet, err);
 }
 
-int run_exec_step(struct run *run, size_t index, const struct wire_open *open, struct err *err)
-{
+int run_exec_step(struct run *run, size_t index, const struct wire_open *open, struct err *err) {
     const struct request_step *step = &run->request.steps[index];
     bool more = index + 1 < run->step_count || run->request.collect_count > 0;
     struct run_exec x;
@@ -162,8 +151,7 @@ int run_exec_step(struct run *run, size_t index, const struct wire_open *open, s
     return rc;
 }
 
-int run_exec_collect(struct run *run, struct err *err)
-{
+int run_exec_collect(struct run *run, struct err *err) {
     const struct run_request *req = &run->request;
     struct run_exec x;
     int child = -1;

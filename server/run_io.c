@@ -21,12 +21,12 @@
 static void run_io_event(void *arg, uint32_t events);
 
 int run_io_open(struct run_stream *s, struct run *run, uint8_t type, uint64_t cap, int *child,
-                struct err *err)
-{
+                struct err *err) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(err, "making a pipe for output");
-    /* Only our end must not block. The other one may be opened again by its user, as /dev/stdout. */
+    /* Only our end must not block. The other one may be opened again by its user, as /dev/stdout.
+     */
     if (fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 || fchmod(ends[1], 0666) < 0) {
         err_sys(err, "preparing a pipe for output");
         fd_close(&ends[0]);
@@ -41,16 +41,14 @@ int run_io_open(struct run_stream *s, struct run *run, uint8_t type, uint64_t ca
     return 0;
 }
 
-void run_io_watch(struct run_stream *s)
-{
+void run_io_watch(struct run_stream *s) {
     void (*fn)(void *, uint32_t) = s->type == 0 ? run_collect_event : run_io_event;
     if (s->fd >= 0 && s->source.fd < 0 &&
         loop_add(s->run->runs->loop, &s->source, s->fd, EPOLLIN, fn, s, NULL) < 0)
         run_io_close(s);
 }
 
-void run_io_close(struct run_stream *s)
-{
+void run_io_close(struct run_stream *s) {
     if (s->fd < 0)
         return;
     loop_del(s->run->runs->loop, &s->source);
@@ -60,14 +58,12 @@ void run_io_close(struct run_stream *s)
 
 /* Events. */
 
-static size_t run_io_step(const struct run_stream *s)
-{
+static size_t run_io_step(const struct run_stream *s) {
     return s->run->current;
 }
 
 /* Of the stream's bytes before `end`: how many begin a character that is not complete there. */
-static size_t run_io_cut(const struct run_stream *s, uint64_t end)
-{
+static size_t run_io_cut(const struct run_stream *s, uint64_t end) {
     const struct capture *c = &s->capture;
     size_t want = end - s->recorded < 3 ? (size_t)(end - s->recorded) : 3;
     if (want == 0 || !capture_has(c, end - want, want))
@@ -87,8 +83,7 @@ static size_t run_io_cut(const struct run_stream *s, uint64_t end)
 
 /* Length of the next record, which begins at s->recorded: at most to `upto`, not over the border
  * between head and tail, and not through a character. */
-static size_t run_io_record_len(const struct run_stream *s, uint64_t upto)
-{
+static size_t run_io_record_len(const struct run_stream *s, uint64_t upto) {
     const struct run *run = s->run;
     uint64_t at = s->recorded, seam = s->capture.head_max;
     uint64_t end = upto;
@@ -109,24 +104,22 @@ static size_t run_io_record_len(const struct run_stream *s, uint64_t upto)
 }
 
 /* Makes events of what was read. */
-static void run_io_record(struct run_stream *s, bool last)
-{
+static void run_io_record(struct run_stream *s, bool last) {
     struct run *run = s->run;
     uint64_t upto = s->capture.total;
     if (!last)
         upto -= run_io_cut(s, upto);
     while (s->recorded < upto) {
         size_t len = run_io_record_len(s, upto);
-        if (events_output(&run->events, s->type, (uint16_t)run_io_step(s), s->recorded, len,
-                          NULL) < 0)
+        if (events_output(&run->events, s->type, (uint16_t)run_io_step(s), s->recorded, len, NULL) <
+            0)
             return;
         s->recorded += len;
     }
     run_notify(run);
 }
 
-void run_io_end(struct run_stream *s)
-{
+void run_io_end(struct run_stream *s) {
     if (s->fd < 0)
         return;
     run_io_close(s);
@@ -136,8 +129,7 @@ void run_io_end(struct run_stream *s)
 /* Back-pressure. */
 
 /* How much may be read without overwriting what a follower that keeps up has not seen. */
-static size_t run_io_room(const struct run_stream *s)
-{
+static size_t run_io_room(const struct run_stream *s) {
     const struct run *run = s->run;
     size_t room = CAPTURE_READ_MAX;
     uint64_t now = 0;
@@ -156,13 +148,11 @@ static size_t run_io_room(const struct run_stream *s)
     return room;
 }
 
-static void run_io_resume_timer(void *arg)
-{
+static void run_io_resume_timer(void *arg) {
     run_io_resume(arg);
 }
 
-static void run_io_pause(struct run_stream *s)
-{
+static void run_io_pause(struct run_stream *s) {
     struct run *run = s->run;
     loop_del(run->runs->loop, &s->source);
     s->paused = true;
@@ -171,8 +161,7 @@ static void run_io_pause(struct run_stream *s)
         loop_timer_at(run->runs->loop, &run->resume, due, run_io_resume_timer, run, NULL);
 }
 
-static void run_io_resume_stream(struct run_stream *s)
-{
+static void run_io_resume_stream(struct run_stream *s) {
     if (!s->paused || s->fd < 0)
         return;
     if (run_io_room(s) > 0) {
@@ -183,8 +172,7 @@ static void run_io_resume_stream(struct run_stream *s)
     }
 }
 
-void run_io_resume(struct run *run)
-{
+void run_io_resume(struct run *run) {
     if (run->phase != RUN_STEP)
         return;
     run_io_resume_stream(&run->steps[run->current].out);
@@ -193,8 +181,7 @@ void run_io_resume(struct run *run)
 
 /* Reading. */
 
-static void run_io_check_output(struct run_stream *s)
-{
+static void run_io_check_output(struct run_stream *s) {
     struct run *run = s->run;
     struct run_step *step = &run->steps[run->current];
     uint64_t cap = step->limits.values.v[LIMIT_OUTPUT_BYTES];
@@ -206,8 +193,7 @@ static void run_io_check_output(struct run_stream *s)
 }
 
 /* Reads once: 1 = something came, 0 = nothing now, -1 = the stream is closed. */
-static int run_io_read(struct run_stream *s)
-{
+static int run_io_read(struct run_stream *s) {
     struct iovec parts[CAPTURE_PIECES];
     size_t room = run_io_room(s);
     if (room == 0) {
@@ -239,8 +225,7 @@ static int run_io_read(struct run_stream *s)
     return 1;
 }
 
-static void run_io_event(void *arg, uint32_t events)
-{
+static void run_io_event(void *arg, uint32_t events) {
     struct run_stream *s = arg;
     struct run *run = s->run;
     /* After a hang-up nothing is added, so reading to the end is bounded by the pipe. */
@@ -252,8 +237,7 @@ static void run_io_event(void *arg, uint32_t events)
         run_settle(run);
 }
 
-bool run_io_drain(struct run_stream *s)
-{
+bool run_io_drain(struct run_stream *s) {
     while (s->fd >= 0 && !s->paused)
         if (run_io_read(s) == 0)
             break;

@@ -13,8 +13,7 @@
 #define RUNS_ID_CHARS 24u
 
 void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct links *links,
-               struct metrics *metrics, const struct runs_options *options)
-{
+               struct metrics *metrics, const struct runs_options *options) {
     memset(runs, 0, sizeof(*runs));
     runs->loop = loop;
     runs->log = log;
@@ -24,8 +23,7 @@ void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct lin
     queue_init(&runs->queue, options->queue_count, options->queue_bytes);
 }
 
-void runs_done(struct runs *runs)
-{
+void runs_done(struct runs *runs) {
     if (runs->loop == NULL)
         return;
     loop_defer_stop(runs->loop, &runs->dispatch);
@@ -38,8 +36,7 @@ void runs_done(struct runs *runs)
     }
 }
 
-void runs_log(struct runs *runs, const struct run *run, const struct err *err)
-{
+void runs_log(struct runs *runs, const struct run *run, const struct err *err) {
     struct log_line line;
     log_begin(&line, runs->log, LOG_WARN, "run_trouble");
     log_str(&line, "run", run->id);
@@ -49,24 +46,21 @@ void runs_log(struct runs *runs, const struct run *run, const struct err *err)
 
 /* The table. */
 
-static uint32_t runs_hash(const char *id)
-{
+static uint32_t runs_hash(const char *id) {
     uint32_t h = 2166136261u;
     for (; *id != '\0'; id++)
         h = (h ^ (unsigned char)*id) * 16777619u;
     return h % RUNS_BUCKETS;
 }
 
-struct run *runs_find(const struct runs *runs, const char *id)
-{
+struct run *runs_find(const struct runs *runs, const char *id) {
     for (struct run *run = runs->buckets[runs_hash(id)]; run != NULL; run = run->hash_next)
         if (strcmp(run->id, id) == 0)
             return run;
     return NULL;
 }
 
-static int runs_random(struct runs *runs, unsigned char *byte, struct err *err)
-{
+static int runs_random(struct runs *runs, unsigned char *byte, struct err *err) {
     if (runs->random_left == 0) {
         if (getrandom(runs->random, sizeof(runs->random), 0) != (ssize_t)sizeof(runs->random))
             return err_sys(err, "naming a run");
@@ -77,8 +71,7 @@ static int runs_random(struct runs *runs, unsigned char *byte, struct err *err)
 }
 
 /* "run_" and 24 of [a-z0-9], 124 bits: ids cannot be guessed. */
-static int runs_name(struct runs *runs, char id[RUN_ID_SIZE], struct err *err)
-{
+static int runs_name(struct runs *runs, char id[RUN_ID_SIZE], struct err *err) {
     static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
     size_t n = 0;
     memcpy(id, "run_", 4);
@@ -93,8 +86,7 @@ static int runs_name(struct runs *runs, char id[RUN_ID_SIZE], struct err *err)
     return 0;
 }
 
-static void runs_insert(struct runs *runs, struct run *run)
-{
+static void runs_insert(struct runs *runs, struct run *run) {
     struct run **bucket = &runs->buckets[runs_hash(run->id)];
     run->hash_next = *bucket;
     *bucket = run;
@@ -108,8 +100,7 @@ static void runs_insert(struct runs *runs, struct run *run)
     runs->count++;
 }
 
-static void runs_remove(struct runs *runs, struct run *run)
-{
+static void runs_remove(struct runs *runs, struct run *run) {
     struct run **at = &runs->buckets[runs_hash(run->id)];
     while (*at != run)
         at = &(*at)->hash_next;
@@ -127,13 +118,11 @@ static void runs_remove(struct runs *runs, struct run *run)
 
 /* Dispatch. */
 
-static struct run *runs_of_node(struct queue_node *node)
-{
+static struct run *runs_of_node(struct queue_node *node) {
     return (struct run *)(void *)((char *)node - offsetof(struct run, queued));
 }
 
-static void runs_launch(struct runs *runs, struct run *run, struct link *link)
-{
+static void runs_launch(struct runs *runs, struct run *run, struct link *link) {
     queue_remove(&runs->queue, &run->queued);
     runs->active++;
     metrics_observe(&runs->metrics->queue_wait, clock_mono_ns() - run->created_ns);
@@ -141,8 +130,7 @@ static void runs_launch(struct runs *runs, struct run *run, struct link *link)
 }
 
 /* Ends a run that can never start, with our fault as the cause. */
-static void runs_give_up(struct runs *runs, struct run *run, const char *stage)
-{
+static void runs_give_up(struct runs *runs, struct run *run, const char *stage) {
     struct step_end end;
     queue_remove(&runs->queue, &run->queued);
     end_init(&end, CAUSE_INTERNAL);
@@ -150,8 +138,7 @@ static void runs_give_up(struct runs *runs, struct run *run, const char *stage)
     run_abort(run, &end);
 }
 
-static void runs_starved(void *arg)
-{
+static void runs_starved(void *arg) {
     struct runs *runs = arg;
     if (links_first_ready(runs->links) != NULL)
         return;
@@ -159,8 +146,7 @@ static void runs_starved(void *arg)
         runs_give_up(runs, runs_of_node(runs->queue.first), "runner");
 }
 
-static void runs_dispatch(void *arg)
-{
+static void runs_dispatch(void *arg) {
     struct runs *runs = arg;
     while (runs->queue.first != NULL && runs->active < runs->options.active_max) {
         struct run *run = runs_of_node(runs->queue.first);
@@ -176,23 +162,20 @@ static void runs_dispatch(void *arg)
     if (runs->queue.first == NULL || links_first_ready(runs->links) != NULL)
         loop_timer_stop(runs->loop, &runs->starve);
     else if (runs->starve.slot == 0)
-        loop_timer_at(runs->loop, &runs->starve,
-                      clock_mono_ns() + RUNS_STARVE_MS * CLOCK_NS_PER_MS, runs_starved, runs, NULL);
+        loop_timer_at(runs->loop, &runs->starve, clock_mono_ns() + RUNS_STARVE_MS * CLOCK_NS_PER_MS,
+                      runs_starved, runs, NULL);
 }
 
-void runs_room(struct runs *runs)
-{
+void runs_room(struct runs *runs) {
     if (runs->queue.first != NULL)
         loop_defer(runs->loop, &runs->dispatch, runs_dispatch, runs);
 }
 
-bool runs_may_queue(const struct runs *runs, size_t bytes)
-{
+bool runs_may_queue(const struct runs *runs, size_t bytes) {
     return queue_fits(&runs->queue, bytes);
 }
 
-int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *err)
-{
+int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *err) {
     if (runs_name(runs, run->id, err) < 0)
         return -1;
     str_copy(run->owner, sizeof(run->owner), owner);
@@ -204,38 +187,33 @@ int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *
     return 0;
 }
 
-size_t runs_unfinished(const struct runs *runs)
-{
+size_t runs_unfinished(const struct runs *runs) {
     return runs->queue.count + runs->active;
 }
 
-void runs_cancel_queued(struct runs *runs)
-{
+void runs_cancel_queued(struct runs *runs) {
     while (runs->queue.first != NULL)
         run_cancel(runs_of_node(runs->queue.first), CAUSE_CANCELLED);
 }
 
-void runs_cancel_all(struct runs *runs, enum cause cause)
-{
+void runs_cancel_all(struct runs *runs, enum cause cause) {
     for (struct run *run = runs->newest; run != NULL; run = run->older)
         run_cancel(run, cause);
 }
 
 /* Finished runs. */
 
-static size_t runs_measure(const struct run *run)
-{
+static size_t runs_measure(const struct run *run) {
     size_t bytes = sizeof(*run) + run->step_count * sizeof(*run->steps) +
                    events_memory(&run->events) + run->bundle.cap +
                    run->file_count * sizeof(*run->files);
     for (size_t i = 0; i < run->step_count; i++)
-        bytes += capture_memory(&run->steps[i].out.capture) +
-                 capture_memory(&run->steps[i].err.capture);
+        bytes +=
+            capture_memory(&run->steps[i].out.capture) + capture_memory(&run->steps[i].err.capture);
     return bytes;
 }
 
-static void runs_evict_one(struct runs *runs)
-{
+static void runs_evict_one(struct runs *runs) {
     struct run *run = runs->done_oldest;
     runs->done_oldest = run->done_next;
     if (run->done_next != NULL)
@@ -251,16 +229,14 @@ static void runs_evict_one(struct runs *runs)
 }
 
 /* Later, not while the run that has just finished is being worked on. */
-static void runs_evict(void *arg)
-{
+static void runs_evict(void *arg) {
     struct runs *runs = arg;
     while (runs->done_count > runs->options.keep_count ||
            (runs->done_bytes > runs->options.keep_bytes && runs->done_count > 0))
         runs_evict_one(runs);
 }
 
-void runs_grown(struct run *run, size_t bytes)
-{
+void runs_grown(struct run *run, size_t bytes) {
     struct runs *runs = run->runs;
     if (run->phase != RUN_DONE || run->evicted)
         return;
@@ -269,13 +245,11 @@ void runs_grown(struct run *run, size_t bytes)
     loop_defer(runs->loop, &runs->evict, runs_evict, runs);
 }
 
-void runs_count_end(struct runs *runs, enum cause cause)
-{
+void runs_count_end(struct runs *runs, enum cause cause) {
     runs->metrics->ends[cause]++;
 }
 
-void runs_finished(struct runs *runs, struct run *run)
-{
+void runs_finished(struct runs *runs, struct run *run) {
     if (run->queued.queued)
         queue_remove(&runs->queue, &run->queued);
     else if (run->dispatched_ns != 0)
@@ -301,13 +275,11 @@ void runs_finished(struct runs *runs, struct run *run)
         runs->idle(runs->idle_arg);
 }
 
-void runs_pin(struct run *run)
-{
+void runs_pin(struct run *run) {
     run->pins++;
 }
 
-void runs_unpin(struct run *run)
-{
+void runs_unpin(struct run *run) {
     if (--run->pins == 0 && run->evicted)
         run_free(run);
 }

@@ -1,4 +1,5 @@
-/* All runs: the queue in front of the shards, the table by id, and what is kept of finished ones. */
+/* All runs: the queue in front of the shards, the table by id, and what is kept of finished ones.
+ */
 #pragma once
 
 #include <stdbool.h>
@@ -15,22 +16,22 @@
 #define RUNS_BUCKETS 8192u
 
 struct runs_options {
-    size_t queue_count;  /* runs that may wait */
-    size_t queue_bytes;  /* bytes of their requests */
-    size_t keep_count;   /* finished runs kept */
-    size_t keep_bytes;   /* bytes of their results */
-    size_t active_max;   /* runs in jails at once, whatever the shards have (descriptors) */
+    size_t queue_count; /* runs that may wait */
+    size_t queue_bytes; /* bytes of their requests */
+    size_t keep_count;  /* finished runs kept */
+    size_t keep_bytes;  /* bytes of their results */
+    size_t active_max;  /* runs in jails at once, whatever the shards have (descriptors) */
 };
 
 struct runs {
-    struct loop *loop;   /* borrowed, as are log, links and metrics */
+    struct loop *loop; /* borrowed, as are log, links and metrics */
     struct log *log;
     struct links *links;
     struct metrics *metrics;
     struct runs_options options;
     struct queue queue;
     struct run *buckets[RUNS_BUCKETS];
-    struct run *newest, *oldest;          /* all, by age */
+    struct run *newest, *oldest;           /* all, by age */
     struct run *done_oldest, *done_newest; /* finished, by when they finished */
     size_t count, done_count, active;
     size_t done_bytes;
@@ -48,7 +49,8 @@ void runs_done(struct runs *runs);
 
 /* May a request of this size wait? */
 bool runs_may_queue(const struct runs *runs, size_t bytes);
-/* Names the run, puts it into the table, and starts it now when that is possible, else queues it. */
+/* Names the run, puts it into the table, and starts it now when that is possible, else queues it.
+ */
 int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *err);
 /* -> borrowed, or NULL. */
 struct run *runs_find(const struct runs *runs, const char *id);

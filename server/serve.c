@@ -54,8 +54,7 @@ struct serve {
 
 /* Set-up, in the order that matters: what needs root comes first, what reads foreign bytes last. */
 
-static int serve_enter_state(struct serve *v, struct err *err)
-{
+static int serve_enter_state(struct serve *v, struct err *err) {
     struct server *s = &v->server;
     if (state_open(v->opt.state, &s->state, err) < 0)
         return -1;
@@ -65,8 +64,7 @@ static int serve_enter_state(struct serve *v, struct err *err)
     return state_enter(&s->state, err);
 }
 
-static int serve_find_user(struct serve *v, struct err *err)
-{
+static int serve_find_user(struct serve *v, struct err *err) {
     if (v->opt.user == NULL && geteuid() != 0) {
         v->user = (struct state_user){.uid = geteuid(), .gid = getegid()};
         return 0;
@@ -74,16 +72,14 @@ static int serve_find_user(struct serve *v, struct err *err)
     return state_user_find(v->opt.user != NULL ? v->opt.user : "pinfold", &v->user, err);
 }
 
-static int serve_listen(struct serve *v, struct err *err)
-{
+static int serve_listen(struct serve *v, struct err *err) {
     v->listener = listen_open(v->opt.listen, (uint16_t)v->opt.port, &v->port, err);
     return v->listener < 0 ? -1 : 0;
 }
 
 /* Half of the descriptors are for connections, the other half for runs. When they are used up,
  * connections wait in the backlog and runs in the queue: nothing ever fails with EMFILE. */
-static int serve_count_descriptors(struct serve *v, struct err *err)
-{
+static int serve_count_descriptors(struct serve *v, struct err *err) {
     struct rlimit rl;
     if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
         return err_sys(err, "asking for the limit of open files");
@@ -101,8 +97,7 @@ static int serve_count_descriptors(struct serve *v, struct err *err)
     return 0;
 }
 
-static int serve_block_signals(struct serve *v, struct err *err)
-{
+static int serve_block_signals(struct serve *v, struct err *err) {
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
@@ -115,25 +110,21 @@ static int serve_block_signals(struct serve *v, struct err *err)
     return v->signals < 0 ? err_sys(err, "making a signalfd") : 0;
 }
 
-static int serve_drop(struct serve *v, struct err *err)
-{
+static int serve_drop(struct serve *v, struct err *err) {
     umask(077);
     return drop_privileges(&v->user, err);
 }
 
-static int serve_tokens(struct serve *v, struct err *err)
-{
+static int serve_tokens(struct serve *v, struct err *err) {
     return auth_start(&v->server.auth, &v->server.log, err);
 }
 
-static void serve_room(void *arg)
-{
+static void serve_room(void *arg) {
     struct server *s = arg;
     runs_room(&s->runs);
 }
 
-static int serve_core(struct serve *v, struct err *err)
-{
+static int serve_core(struct serve *v, struct err *err) {
     struct server *s = &v->server;
     s->loop = loop_new(err);
     if (s->loop == NULL)
@@ -150,11 +141,10 @@ static int serve_core(struct serve *v, struct err *err)
 
 static void serve_signal(void *arg, uint32_t events);
 
-static int serve_http(struct serve *v, struct err *err)
-{
+static int serve_http(struct serve *v, struct err *err) {
     struct server *s = &v->server;
-    struct http_app app = {.begin = route_begin, .handle = route_handle, .ended = route_ended,
-                           .arg = s};
+    struct http_app app = {
+        .begin = route_begin, .handle = route_handle, .ended = route_ended, .arg = s};
     v->http.listen_fd = fd_steal(&v->listener);
     v->http.header_ms = SERVE_HEADER_MS;
     v->http.body_ms = SERVE_BODY_MS;
@@ -180,17 +170,15 @@ static const struct serve_stage {
     {"HTTP", serve_http},
 };
 
-/* Stopping: no new work, what waits is cancelled, what runs may finish within the grace time, then it
- * is killed; every answer that is owed gets out. */
+/* Stopping: no new work, what waits is cancelled, what runs may finish within the grace time, then
+ * it is killed; every answer that is owed gets out. */
 
-static void serve_stop(void *arg)
-{
+static void serve_stop(void *arg) {
     struct serve *v = arg;
     loop_stop(v->server.loop);
 }
 
-static void serve_flush(void *arg)
-{
+static void serve_flush(void *arg) {
     struct serve *v = arg;
     struct server *s = &v->server;
     if (!v->flushing) {
@@ -202,8 +190,7 @@ static void serve_flush(void *arg)
         loop_stop(s->loop);
 }
 
-static void serve_kill(void *arg)
-{
+static void serve_kill(void *arg) {
     struct serve *v = arg;
     struct server *s = &v->server;
     loop_timer_at(s->loop, &v->timer, clock_mono_ns() + SERVE_KILL_MS * CLOCK_NS_PER_MS, serve_stop,
@@ -211,8 +198,7 @@ static void serve_kill(void *arg)
     runs_cancel_all(&s->runs, CAUSE_INTERRUPTED);
 }
 
-static void serve_drain(struct serve *v)
-{
+static void serve_drain(struct serve *v) {
     struct server *s = &v->server;
     struct log_line line;
     log_begin(&line, &s->log, LOG_INFO, "draining");
@@ -229,8 +215,7 @@ static void serve_drain(struct serve *v)
         serve_flush(v);
 }
 
-static void serve_signal(void *arg, uint32_t events)
-{
+static void serve_signal(void *arg, uint32_t events) {
     struct serve *v = arg;
     struct signalfd_siginfo info;
     (void)events;
@@ -242,16 +227,14 @@ static void serve_signal(void *arg, uint32_t events)
         serve_kill(v); /* asked twice: no more grace */
 }
 
-static int serve_set_up(struct serve *v, struct err *err)
-{
+static int serve_set_up(struct serve *v, struct err *err) {
     for (size_t i = 0; i < sizeof(serve_stages) / sizeof(serve_stages[0]); i++)
         if (serve_stages[i].fn(v, err) < 0)
             return -1;
     return 0;
 }
 
-static void serve_clean_up(struct serve *v)
-{
+static void serve_clean_up(struct serve *v) {
     struct server *s = &v->server;
     if (s->loop != NULL) {
         loop_del(s->loop, &v->signal_source);
@@ -269,8 +252,7 @@ static void serve_clean_up(struct serve *v)
     state_close(&s->state);
 }
 
-static void serve_say_ready(struct serve *v)
-{
+static void serve_say_ready(struct serve *v) {
     struct log_line line;
     log_begin(&line, &v->server.log, LOG_INFO, "serving");
     log_str(&line, "address", v->opt.listen);
@@ -280,8 +262,7 @@ static void serve_say_ready(struct serve *v)
     log_end(&line);
 }
 
-static int serve_main(const struct serve_options *opt)
-{
+static int serve_main(const struct serve_options *opt) {
     struct err err;
     err_clear(&err);
     struct serve *v = calloc(1, sizeof(*v));
@@ -310,8 +291,7 @@ static int serve_main(const struct serve_options *opt)
     return rc < 0 ? 1 : 0;
 }
 
-static int serve_run(int argc, char **argv)
-{
+static int serve_run(int argc, char **argv) {
     struct serve_options o = {.state = "/var/lib/pinfold",
                               .listen = "127.0.0.1",
                               .port = 7070,

@@ -1,7 +1,6 @@
 #include "server.h"
 
-const char *server_not_ready(const struct server *s)
-{
+const char *server_not_ready(const struct server *s) {
     struct links_totals t;
     if (s->draining)
         return "the server is about to stop";

@@ -31,8 +31,7 @@ struct work {
     struct loop_source source;
 };
 
-static void work_put(struct work_list *list, struct work_job *job)
-{
+static void work_put(struct work_list *list, struct work_job *job) {
     job->next = NULL;
     if (list->last != NULL)
         list->last->next = job;
@@ -41,8 +40,7 @@ static void work_put(struct work_list *list, struct work_job *job)
     list->last = job;
 }
 
-static struct work_job *work_take(struct work_list *list)
-{
+static struct work_job *work_take(struct work_list *list) {
     struct work_job *job = list->first;
     if (job == NULL)
         return NULL;
@@ -52,8 +50,7 @@ static struct work_job *work_take(struct work_list *list)
     return job;
 }
 
-static void *work_thread(void *arg)
-{
+static void *work_thread(void *arg) {
     struct work *w = arg;
     pthread_mutex_lock(&w->lock);
     for (;;) {
@@ -78,8 +75,7 @@ static void *work_thread(void *arg)
     return NULL;
 }
 
-static void work_reap(struct work *w)
-{
+static void work_reap(struct work *w) {
     for (;;) {
         pthread_mutex_lock(&w->lock);
         struct work_job *job = work_take(&w->done);
@@ -90,8 +86,7 @@ static void work_reap(struct work *w)
     }
 }
 
-static void work_event(void *arg, uint32_t events)
-{
+static void work_event(void *arg, uint32_t events) {
     struct work *w = arg;
     uint64_t count;
     (void)events;
@@ -100,8 +95,7 @@ static void work_event(void *arg, uint32_t events)
     work_reap(w);
 }
 
-struct work *work_new(struct loop *loop, unsigned threads, struct err *err)
-{
+struct work *work_new(struct loop *loop, unsigned threads, struct err *err) {
     struct work *w = calloc(1, sizeof(*w));
     if (w == NULL) {
         err_set(err, ERR_SYSTEM, ENOMEM, "making worker threads: out of memory");
@@ -125,8 +119,7 @@ struct work *work_new(struct loop *loop, unsigned threads, struct err *err)
     return w;
 }
 
-void work_free(struct work *w)
-{
+void work_free(struct work *w) {
     if (w == NULL)
         return;
     pthread_mutex_lock(&w->lock);
@@ -144,8 +137,7 @@ void work_free(struct work *w)
 }
 
 /* Signals are for the loop's thread. */
-static void work_spawn(struct work *w)
-{
+static void work_spawn(struct work *w) {
     sigset_t all, old;
     pthread_attr_t attr;
     sigfillset(&all);
@@ -158,8 +150,7 @@ static void work_spawn(struct work *w)
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
-void work_add(struct work *w, struct work_job *job)
-{
+void work_add(struct work *w, struct work_job *job) {
     pthread_mutex_lock(&w->lock);
     if (w->sleeping == 0 && w->threads < w->threads_max)
         work_spawn(w);

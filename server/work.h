@@ -1,6 +1,6 @@
-/* A few threads for decoding and encoding what is large, so that the loop never stands still for it.
- * Jobs must be pure: they touch nothing but their own data. The threads are made when the first job
- * comes. */
+/* A few threads for decoding and encoding what is large, so that the loop never stands still for
+ * it. Jobs must be pure: they touch nothing but their own data. The threads are made when the first
+ * job comes. */
 #pragma once
 
 #include <stddef.h>

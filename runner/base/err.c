@@ -38,6 +38,15 @@ int err_set(struct err *err, enum err_kind kind, int code, const char *fmt, ...)
     return -1;
 }
 
+/* The C locale's text, from a constant table in either library. */
+static const char *err_describe(int code) {
+#ifdef __GLIBC__
+    return strerrordesc_np(code);
+#else
+    return strerror(code);
+#endif
+}
+
 int err_sys(struct err *err, const char *fmt, ...) {
     if (!err)
         return -1;
@@ -48,7 +57,7 @@ int err_sys(struct err *err, const char *fmt, ...) {
     if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
         text[0] = '\0';
     va_end(ap);
-    const char *why = strerrordesc_np(saved);
+    const char *why = err_describe(saved);
     if (why)
         err_set(err, ERR_SYSTEM, saved, "%s: %s", text, why);
     else

@@ -258,11 +258,11 @@ int fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds,
     if (nfds) {
         memset(&control, 0, sizeof(control));
         msg.msg_control = control.bytes;
-        msg.msg_controllen = CMSG_SPACE(nfds * sizeof(int));
+        msg.msg_controllen = (socklen_t)CMSG_SPACE(nfds * sizeof(int));
         struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
         c->cmsg_level = SOL_SOCKET;
         c->cmsg_type = SCM_RIGHTS;
-        c->cmsg_len = CMSG_LEN(nfds * sizeof(int));
+        c->cmsg_len = (socklen_t)CMSG_LEN(nfds * sizeof(int));
         memcpy(CMSG_DATA(c), fds, nfds * sizeof(int));
     }
     ssize_t n;
@@ -282,9 +282,17 @@ struct fd_control {
     struct ucred cred;
 };
 
+/* musl's macro mixes signs; the warning is about its inside. */
+static struct cmsghdr *fd_control_next(struct msghdr *msg, struct cmsghdr *c) {
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+    return CMSG_NXTHDR(msg, c);
+#pragma GCC diagnostic pop
+}
+
 static void fd_control_take(struct fd_control *got, struct msghdr *msg) {
     *got = (struct fd_control){.cred = {.pid = 0, .uid = (uid_t)-1, .gid = (gid_t)-1}};
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = CMSG_NXTHDR(msg, c)) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(msg); c; c = fd_control_next(msg, c)) {
         if (c->cmsg_level != SOL_SOCKET)
             continue;
         if (c->cmsg_type == SCM_CREDENTIALS && c->cmsg_len >= CMSG_LEN(sizeof(got->cred)))

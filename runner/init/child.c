@@ -132,7 +132,7 @@ static struct child_fds child_take_fds(const struct initmsg_exec *e, const int *
 
 static void child_rlimit(int what, uint64_t value, const char *name) {
     struct rlimit lim = {.rlim_cur = value, .rlim_max = value};
-    if (setrlimit((__rlimit_resource_t)what, &lim) != 0) {
+    if (setrlimit(what, &lim) != 0) {
         child_refuse("limit", name, errno);
     }
 }

@@ -173,12 +173,12 @@ static int setup_masked(struct setup *s) {
 /* Lowers, never raises: a limit that the host holds lower already stays as it is. */
 static int setup_rlimit(int what, rlim_t soft, rlim_t hard) {
     struct rlimit now;
-    if (getrlimit((__rlimit_resource_t)what, &now) != 0) {
+    if (getrlimit(what, &now) != 0) {
         return -1;
     }
     struct rlimit lim = {.rlim_max = hard < now.rlim_max ? hard : now.rlim_max};
     lim.rlim_cur = soft < lim.rlim_max ? soft : lim.rlim_max;
-    return setrlimit((__rlimit_resource_t)what, &lim);
+    return setrlimit(what, &lim);
 }
 
 /* Hard limits are the widest that an execution may ask for; each execution sets its own. Never

@@ -360,10 +360,10 @@ KNOBS = ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sy
 # Files whose text names the host's state (case 93, 101).
 SECRETS = ["/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/kmsg",
            "/proc/kallsyms", "/proc/sched_debug", "/proc/latency_stats", "/proc/timer_stats",
-           "/proc/config.gz", "/proc/fs/jbd2", "/proc/scsi", "/proc/acpi", "/proc/vmallocinfo",
-           "/proc/slabinfo", "/proc/pagetypeinfo", "/proc/kpagecount", "/proc/kpageflags", "/proc/iomem",
+           "/proc/fs/jbd2", "/proc/scsi", "/proc/acpi", "/proc/vmallocinfo",
+           "/proc/slabinfo", "/proc/pagetypeinfo", "/proc/kpagecount", "/proc/kpageflags",
            "/sys/kernel", "/sys/class", "/sys/fs/cgroup", "/sys/firmware", "/etc/shadow", "/etc/gshadow",
-           "/etc/machine-id", "/var/log", "/var/lib", "/root", "/boot", "/run/systemd", "/opt", "/srv",
+           "/var/log", "/var/lib", "/root", "/boot", "/run/systemd", "/opt", "/srv",
            "/media", "/mnt", "/dev/mem", "/dev/kmsg", "/dev/port", "/dev/kvm", "/dev/fuse", "/dev/vda",
            "/dev/sda", "/dev/loop0", "/dev/mapper", "/dev/net/tun", "/dev/rtc0", "/dev/input",
            "/dev/snd", "/dev/dri", "/dev/tty1", "/dev/console"]

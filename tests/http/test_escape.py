@@ -71,12 +71,14 @@ def _(pair):
     check.equal(bad, {}, "written, or refused for another reason")
 
 
-@test("oom_score_adj cannot be lowered", case=93)
+@test("a jail goes before the server when the host is short of memory, and cannot change that",
+      case="93, D5")
 def _(pair):
     seen = inside(pair, "a = int(open('/proc/self/oom_score_adj').read())\n"
-                        "try: open('/proc/self/oom_score_adj', 'w').write('%d' % (a - 1)); r = 'written'\n"
+                        "try: open('/proc/self/oom_score_adj', 'w').write('-1'); r = 'written'\n"
                         "except OSError as e: r = e.errno\nprint(json.dumps([a, r]))")
-    check.true(seen[0] >= 0, "oom_score_adj is %r: the host prefers other victims", seen[0])
+    server = int(clean.read("/proc/%d/oom_score_adj" % pair.server_pid))
+    check.true(seen[0] > server, "oom_score_adj is %r inside, %r of the server", seen[0], server)
     check.member(seen[1], (1, 13), "errno")
 
 
@@ -237,11 +239,11 @@ for p in os.listdir('/proc'):
         except OSError as e: out[p] = e.errno
 print(json.dumps(out))
 """)
+    # Process 1 may be hidden: it is another user's.
     check.within(1, len(seen), 3, "processes")
     text = json.dumps(seen)
     for word in ("pinfold-server", "pinfold-runner", pair.state, "run.py"):
         check.lacks(text, word, "the command lines")
-    check.true(str(1) in seen, "no process 1")
 
 
 @test("only 0, 1 and 2 are open", case=77)
@@ -319,7 +321,7 @@ def _(pair):
 def _(pair):
     answer = check.ok(pair.client.sh(
         "cat /proc/self/cgroup /proc/self/mountinfo /etc/hostname /etc/passwd /etc/group /etc/hosts "
-        "/proc/self/mounts /proc/sys/kernel/hostname 2>/dev/null; uname -n; cat /proc/version_signature 2>/dev/null"))
+        "/proc/self/mounts /proc/sys/kernel/hostname 2>/dev/null; uname -n; cat /etc/machine-id 2>/dev/null; true"))
     text = check.text(answer)
     own = clean.cgroup_dirs(pair.runner_pid, clean.mounts_of_cgroups())
     words = {pair.state, os.path.basename(pair.work), canary.SECRET}

@@ -125,7 +125,7 @@ static void test_refused(void **state) {
     assert_int_equal(symlink("state", link), 0);
     unit_fails(state_open(link, &s, &err), err, ERR_INVALID);
     unit_fails(state_make(link, &user, &s, NULL, &err), err, ERR_INVALID);
-    strcat(link, "/");
+    snprintf(link, sizeof(link), "%s/link/", p->dir);
     unit_fails(state_open(link, &s, &err), err, ERR_INVALID);
 
     assert_int_equal(chmod(p->path, 0775), 0);
@@ -135,9 +135,9 @@ static void test_refused(void **state) {
     /* A directory that is something else. */
     snprintf(file, sizeof(file), "%s/work", p->dir);
     assert_int_equal(mkdir(file, 0755), 0);
-    strcat(file, "/thesis");
+    snprintf(file, sizeof(file), "%s/work/thesis", p->dir);
     assert_int_equal(mkdir(file, 0755), 0);
-    *strrchr(file, '/') = '\0';
+    snprintf(file, sizeof(file), "%s/work", p->dir);
     unit_fails(state_make(file, &user, &s, NULL, &err), err, ERR_INVALID);
     unit_fails(state_make("", &user, &s, NULL, &err), err, ERR_INVALID);
     assert_int_equal(s.dir, -1);
