@@ -101,8 +101,8 @@ LDFLAGS_rel := -pie
 # processor for its features, which takes 290 µs in a virtual machine: more than the namespaces. The
 # kernel's headers are looked for after musl's own.
 CC_init = musl-gcc
-CFLAGS_init := -Os -fPIE -idirafter /usr/include -idirafter /usr/include/$(MACHINE)-linux-gnu
-LDFLAGS_init := -static-pie -s
+CFLAGS_init := -Os -fno-pie -idirafter /usr/include -idirafter /usr/include/$(MACHINE)-linux-gnu
+LDFLAGS_init := -static -no-pie -s
 # What process 1 uses of the shared directories; the rest may need more than musl has.
 ONLY_init_runner/base := buf clock err fd str
 ONLY_init_runner/wire := bundle spec
@@ -216,6 +216,8 @@ $(2): $(call archives_of,$(1),$(3))
 	@mkdir -p $$(@D)
 	@echo "  LD   $(1)  $$@"
 	@$$(call link,$(1)) $(if $(filter init,$(1)),,$$(call libs_of,$(3)))
+	$(if $(filter init,$(1)),@! readelf --program-headers --wide $$@ | grep -q INTERP || \
+	    { echo '$(2) is not static'; exit 1; })
 endef
 
 $(foreach p,$(filter-out pinfold-init,$(PROGRAMS)), \

@@ -211,6 +211,8 @@ static void http_connection(void *arg, struct MHD_Connection *mhd, void **contex
             return;
         http_unwatch(c);
         loop_timer_stop(h->loop, &c->deadline);
+        /* The library takes up listening again only when it is called once more after this. */
+        http_run_soon(h);
         http_unlink(c);
         free(c);
         *context = NULL;

@@ -75,8 +75,12 @@ static void exec_setup_event(void *arg, uint32_t events) {
     if (n < 0 && err.code == EAGAIN) {
         return;
     }
+    if (n <= 0) {
+        loop_del(exec_loop(x), &x->src); /* process 1 reports why, or dies itself */
+        return;
+    }
     if (n != (ssize_t)sizeof r || nfds != 0) {
-        jail_fail(x->jail, "child", EPIPE, "a child ended during set-up");
+        jail_fail(x->jail, "child", EPROTO, "a child sent a malformed message");
         return;
     }
     if (r.type == INITMSG_HELLO) {

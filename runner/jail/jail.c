@@ -255,6 +255,10 @@ static void jail_control(void *arg, uint32_t events) {
     struct err err;
     (void)events;
     ssize_t n = fd_recv(j->control, &r, sizeof r, fds, &nfds, NULL, &err);
+    if (n < 0 && err.code == ECONNRESET) {
+        /* It ended without reading all we sent: what it said before is still there, behind this. */
+        n = fd_recv(j->control, &r, sizeof r, fds, &nfds, NULL, &err);
+    }
     if (n < 0 && err.code == EAGAIN) {
         return;
     }
@@ -457,6 +461,11 @@ bool jail_is_ready(const struct jail *j) {
     return j->state == JAIL_READY && j->current != NULL && j->current->state == EXEC_READY;
 }
 
+bool jail_is_spent(const struct jail *j) {
+    return j->state == JAIL_READY && j->current != NULL && j->current->state == EXEC_DRAINING &&
+           j->next == NULL;
+}
+
 /* The execution before is over: its group goes, the next child takes its place. */
 static int jail_advance(struct jail *j, struct exec *next, struct err *err) {
     struct exec *done = j->current;
@@ -470,7 +479,7 @@ static int jail_advance(struct jail *j, struct exec *next, struct err *err) {
 }
 
 int jail_renew(struct jail *j, struct err *err) {
-    if (j->state != JAIL_READY || j->current == NULL || j->current->state != EXEC_DRAINING) {
+    if (!jail_is_spent(j)) {
         return err_set(err, ERR_STATE, 0, "the jail is busy");
     }
     struct exec *next = jail_prepare(j, err);

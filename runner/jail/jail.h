@@ -94,9 +94,11 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
  * share, and size and inode count of its writable file system. */
 int jail_set_limits(struct jail *jail, const struct limits *limits, struct err *err);
 
-/* Does a child wait to exec? If not, and nothing is in progress, jail_renew() asks for one; `ready`
- * follows. (With WIRE_EXEC_MORE the next one is prepared while the command before it runs.) */
+/* Does a child wait to exec? If the last execution is over and no other child was announced for after
+ * it (jail_is_spent()), jail_renew() asks for one. `ready` follows, as it does when a child that was
+ * announced (WIRE_EXEC_MORE) is not ready yet. */
 bool jail_is_ready(const struct jail *jail);
+bool jail_is_spent(const struct jail *jail);
 int jail_renew(struct jail *jail, struct err *err);
 
 /* Starts an execution in a jail that jail_is_ready(). Descriptors and spec of the request stay the

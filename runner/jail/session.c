@@ -191,7 +191,7 @@ static void session_try(struct session_jail *e) {
         return;
     }
     if (!jail_is_ready(e->jail)) {
-        if (e->jail->state == JAIL_READY && jail_renew(e->jail, &err) != 0) {
+        if (jail_is_spent(e->jail) && jail_renew(e->jail, &err) != 0) {
             jail_fail(e->jail, "next child", err.code, err.text);
         }
         return;

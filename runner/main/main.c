@@ -100,8 +100,9 @@ static int main_state(struct runner *r, struct err *err) {
     return 0;
 }
 
-/* From here on no mount of ours shows outside, and none of the host's events reach us. The working
- * directory and the state directory are still the ones of before. */
+/* From here on no mount of ours shows outside, and none of the host's events reach us. Directories of
+ * which mounts are made (images) must be opened after this: the kernel copies mounts of the own
+ * namespace only. */
 static int main_namespace(struct runner *r, struct err *err) {
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
         return err_sys(err, "making a private mount namespace");
@@ -222,7 +223,7 @@ static int main_start(struct runner *r, struct err *err) {
     /* Policies and init may be given relative to the directory we are called in; STATE is entered
      * afterwards. */
     if (main_user(r, err) != 0 || policy_set_load(r->opt.policies, &r->policies, err) != 0 ||
-        main_init_program(r, err) != 0 || main_state(r, err) != 0 || main_namespace(r, err) != 0 ||
+        main_init_program(r, err) != 0 || main_namespace(r, err) != 0 || main_state(r, err) != 0 ||
         leftovers_sweep(&r->log, err) != 0 || main_programs(r, err) != 0) {
         return -1;
     }

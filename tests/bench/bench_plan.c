@@ -215,8 +215,8 @@ static int bench_plan_weigh(struct bench_plan_run *p, const char *warm, struct b
 }
 
 static int bench_plan_cost_order(const void *a, const void *b) {
-    int64_t x = ((const struct bench_jail_cost *)a)->available_bytes;
-    int64_t y = ((const struct bench_jail_cost *)b)->available_bytes;
+    int64_t x = ((const struct bench_jail_cost *)a)->kernel_bytes;
+    int64_t y = ((const struct bench_jail_cost *)b)->kernel_bytes;
     return (x > y) - (x < y);
 }
 

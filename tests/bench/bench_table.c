@@ -96,15 +96,15 @@ static void bench_table_idle(FILE *out, const char *when, const struct bench_idl
 }
 
 static void bench_table_memory(FILE *out, const struct bench_results *r) {
-    fprintf(out, "\nMemory (Pss from smaps_rollup)\n");
+    const struct bench_jail_cost *j = &r->jail;
+    fprintf(out, "\nMemory (Pss from smaps_rollup; the kernel's part from /proc/meminfo)\n");
     bench_table_idle(out, "at first:", &r->idle_start);
     bench_table_idle(out, "at the end:", &r->idle_end);
-    fprintf(
-        out,
-        "  a warm jail costs %.0f kB of MemAvailable (%zu jails against none); by accounts: kernel "
-        "%.0f kB, processes %.0f kB\n",
-        (double)r->jail.available_bytes / 1e3, r->jail.jails, (double)r->jail.kernel_bytes / 1e3,
-        (double)r->jail.process_bytes / 1e3);
+    fprintf(out,
+            "  a warm jail costs %.0f kB: kernel %.0f, processes %.0f (%zu jails against none; "
+            "MemAvailable says %.0f)\n",
+            (double)(j->kernel_bytes + j->process_bytes) / 1e3, (double)j->kernel_bytes / 1e3,
+            (double)j->process_bytes / 1e3, j->jails, (double)j->available_bytes / 1e3);
 }
 
 static void bench_table_goals(FILE *out, struct bench_results *r) {

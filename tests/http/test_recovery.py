@@ -188,10 +188,10 @@ def _(_):
         port = str(free_port())
         server = [harness.program("pinfold-server"), "serve", "--state", pair.state, "--listen", "127.0.0.1",
                   "--port", port, "--user", pair.user]
-        refused(server, ["already"]).below(1.5, "the second server")
+        refused(server, [pair.state.lower()]).below(1.5, "the second server")
         runner = [harness.program("pinfold-runner"), "--state", pair.state, "--policies", pair.policies,
                   "--server-user", pair.user]
-        refused(runner, ["already"]).below(1.5, "the second runner")
+        refused(runner, [pair.state.lower()]).below(1.5, "the second runner")
         check.ok(pair.client.run(argv=["true"]))
         pair.check_clean(2)
 

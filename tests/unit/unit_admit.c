@@ -1,0 +1,127 @@
+#include "admit.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "unit.h"
+
+static struct wire_policy policy(void) {
+    struct wire_policy p = {.max_steps = 4, .end_on = END_ON_PIDS};
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        uint64_t min = limit_info((enum limit_id)i)->min;
+        p.preset.v[i] = min + 100;
+        p.ceiling.v[i] = min + 1000;
+    }
+    return p;
+}
+
+static uint64_t above(int id, uint64_t more) {
+    return limit_info((enum limit_id)id)->min + more;
+}
+
+static void wish(struct request_limits *l, int id, uint64_t value) {
+    l->set[id] = true;
+    l->values.v[id] = value;
+}
+
+static void test_defaults(void **state) {
+    (void)state;
+    struct wire_policy p = policy();
+    struct request_step step = {0};
+    struct run_request r = {.steps = &step, .step_count = 1};
+    struct api_error error = {0};
+    struct admit a;
+    assert_int_equal(admit_check(&r, &p, &a, &error), 0);
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        assert_int_equal(a.run.values.v[i], p.preset.v[i]);
+        assert_int_equal(a.run.from[i], LIMITS_FROM_DEFAULT);
+        assert_int_equal(a.steps[0].values.v[i], p.preset.v[i]);
+        assert_int_equal(a.open.v[i], p.preset.v[i]);
+    }
+    assert_int_equal(a.end_on, END_ON_PIDS);
+    free(a.steps);
+}
+
+static void test_wishes(void **state) {
+    (void)state;
+    struct wire_policy p = policy();
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        struct request_step step = {0};
+        struct run_request r = {.steps = &step, .step_count = 1};
+        struct api_error error = {0};
+        struct admit a;
+        wish(&r.limits, i, above(i, 1000));
+        assert_int_equal(admit_check(&r, &p, &a, &error), 0);
+        assert_int_equal(a.run.values.v[i], above(i, 1000));
+        assert_int_equal(a.run.from[i], LIMITS_FROM_REQUEST);
+        assert_int_equal(a.steps[0].values.v[i], above(i, 1000));
+        free(a.steps);
+        wish(&r.limits, i, above(i, 1001));
+        assert_int_equal(admit_check(&r, &p, &a, &error), -1);
+        assert_int_equal(error.status, 403);
+        assert_string_equal(error.code, "policy_limit");
+        assert_true(strncmp(error.field, "/limits/", 8) == 0);
+        assert_string_equal(error.field + 8, limit_info((enum limit_id)i)->name);
+    }
+}
+
+static void test_steps(void **state) {
+    (void)state;
+    struct wire_policy p = policy();
+    struct request_step steps[2] = {0};
+    struct run_request r = {.steps = steps, .step_count = 2};
+    struct api_error error = {0};
+    struct admit a;
+    /* Time is counted anew for each step, so one step may have more than the others. */
+    wish(&r.limits, LIMIT_WALL_MS, above(LIMIT_WALL_MS, 10));
+    wish(&steps[1].limits, LIMIT_WALL_MS, above(LIMIT_WALL_MS, 900));
+    wish(&steps[0].limits, LIMIT_MEM_BYTES, above(LIMIT_MEM_BYTES, 5));
+    assert_int_equal(admit_check(&r, &p, &a, &error), 0);
+    assert_int_equal(a.steps[0].values.v[LIMIT_WALL_MS], above(LIMIT_WALL_MS, 10));
+    assert_int_equal(a.steps[1].values.v[LIMIT_WALL_MS], above(LIMIT_WALL_MS, 900));
+    assert_int_equal(a.open.v[LIMIT_WALL_MS], above(LIMIT_WALL_MS, 900));
+    assert_int_equal(a.steps[0].values.v[LIMIT_MEM_BYTES], above(LIMIT_MEM_BYTES, 5));
+    assert_int_equal(a.open.v[LIMIT_MEM_BYTES], above(LIMIT_MEM_BYTES, 100));
+    free(a.steps);
+    /* Memory is the jail's: a step cannot have more than the run. */
+    wish(&steps[1].limits, LIMIT_MEM_BYTES, above(LIMIT_MEM_BYTES, 101));
+    assert_int_equal(admit_check(&r, &p, &a, &error), -1);
+    assert_int_equal(error.status, 400);
+    assert_string_equal(error.code, "limit_conflict");
+    assert_string_equal(error.field, "/steps/1/limits/mem_bytes");
+    wish(&steps[1].limits, LIMIT_MEM_BYTES, above(LIMIT_MEM_BYTES, 1001));
+    assert_int_equal(admit_check(&r, &p, &a, &error), -1);
+    assert_int_equal(error.status, 403);
+}
+
+static void test_shape(void **state) {
+    (void)state;
+    struct wire_policy p = policy();
+    struct request_step steps[5] = {0};
+    struct run_request r = {.steps = steps, .step_count = 5};
+    struct api_error error = {0};
+    struct admit a;
+    assert_int_equal(admit_check(&r, &p, &a, &error), -1);
+    assert_int_equal(error.status, 403);
+    assert_string_equal(error.field, "/steps");
+    r.step_count = 4;
+    r.network = REQUEST_NETWORK_EGRESS;
+    assert_int_equal(admit_check(&r, &p, &a, &error), -1);
+    assert_string_equal(error.field, "/network");
+    r.network = REQUEST_NETWORK_NONE;
+    r.end_on_set = true;
+    r.end_on = 0;
+    assert_int_equal(admit_check(&r, &p, &a, &error), 0);
+    assert_int_equal(a.end_on, 0);
+    free(a.steps);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_wishes),
+        cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_shape),
+    };
+    return cmocka_run_group_tests_name("admit", tests, NULL, NULL);
+}

@@ -1,0 +1,281 @@
+#include "link.h"
+
+#include "fake_shard.h"
+
+struct seen {
+    int ready, down, slot_free;
+    char why[400];
+    int ended, failed, lost;
+};
+
+static void on_ready(void *arg, struct link *l) {
+    (void)l;
+    ((struct seen *)arg)->ready++;
+}
+
+static void on_down(void *arg, struct link *l, const struct err *why) {
+    struct seen *s = arg;
+    (void)l;
+    s->down++;
+    snprintf(s->why, sizeof(s->why), "%s", why->text);
+}
+
+static void on_slot_free(void *arg, struct link *l) {
+    (void)l;
+    ((struct seen *)arg)->slot_free++;
+}
+
+static void on_ended(void *owner, const struct wire_end *end) {
+    (void)end;
+    ((struct seen *)owner)->ended++;
+}
+
+static void on_failed(void *owner, const struct wire_failed *failed) {
+    (void)failed;
+    ((struct seen *)owner)->failed++;
+}
+
+static void on_lost(void *owner) {
+    ((struct seen *)owner)->lost++;
+}
+
+static const struct link_jail_ops ops = {.ended = on_ended, .failed = on_failed, .lost = on_lost};
+
+struct side {
+    struct fake_shard fake;
+    struct log log;
+    struct link link;
+    struct link_watch watch;
+    struct seen seen;
+};
+
+static int setup(void **state) {
+    struct side *t = calloc(1, sizeof(*t));
+    struct err err = {0};
+    assert_non_null(t);
+    fake_start(&t->fake);
+    log_init(&t->log, -1, LOG_ERROR, "unit");
+    t->watch = (struct link_watch){
+        .ready = on_ready, .down = on_down, .slot_free = on_slot_free, .arg = &t->seen};
+    link_init(&t->link, FAKE_SOCKET, t->fake.loop, &t->log, &t->watch);
+    unit_works(link_connect(&t->link, &err), err);
+    *state = t;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct side *t = *state;
+    link_done(&t->link);
+    fake_stop(&t->fake);
+    free(t);
+    return 0;
+}
+
+static struct link_jail *open_jail(struct side *t, uint64_t *id) {
+    struct err err = {0};
+    struct wire_open open;
+    struct wire_exec exec;
+    int out = dup(0);
+    memset(&open, 0, sizeof(open));
+    memset(&exec, 0, sizeof(exec));
+    snprintf(open.policy, sizeof(open.policy), "default");
+    snprintf(open.image, sizeof(open.image), "host");
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        open.limits.v[i] = limit_info((enum limit_id)i)->min;
+        exec.limits.v[i] = open.limits.v[i];
+    }
+    exec.fds = WIRE_FD_STDOUT;
+    exec.spec_size = 40;
+    char spec[40] = {0};
+    struct link_jail *j = link_open_jail(&t->link, &ops, &t->seen);
+    assert_non_null(j);
+    struct link_exec x = {.open = &open, .exec = &exec, .spec = spec, .fds = &out, .fd_count = 1};
+    unit_works(link_exec(j, &x, &err), err);
+    fd_close(&out);
+    *id = fake_expect(&t->fake, WIRE_OPEN)->jail;
+    assert_int_equal(fake_expect(&t->fake, WIRE_EXEC)->jail, *id);
+    assert_int_equal(t->fake.fd_count, 1);
+    return j;
+}
+
+static void test_greeting(void **state) {
+    struct side *t = *state;
+    assert_false(link_has_room(&t->link));
+    fake_greet(&t->fake, 2);
+    assert_int_equal(t->seen.ready, 1);
+    assert_int_equal(t->link.state, LINK_READY);
+    assert_true(link_has_room(&t->link));
+    assert_non_null(link_policy(&t->link, "default"));
+    assert_null(link_policy(&t->link, "other"));
+    assert_string_equal(link_policy(&t->link, "default")->text, "{}");
+    fd_close(&t->fake.fd);
+    fake_turn(&t->fake);
+    assert_int_equal(t->seen.down, 1);
+    assert_int_equal(t->link.state, LINK_CLOSED);
+}
+
+static void test_jail(void **state) {
+    struct side *t = *state;
+    uint64_t a, b;
+    fake_greet(&t->fake, 2);
+    struct link_jail *one = open_jail(t, &a);
+    struct link_jail *two = open_jail(t, &b);
+    assert_true(a != b);
+    assert_false(link_has_room(&t->link));
+    assert_null(link_open_jail(&t->link, &ops, &t->seen));
+    fake_send_end(&t->fake, a, 0, CAUSE_EXIT, 0);
+    assert_int_equal(t->seen.ended, 1);
+    link_kill(two, 0, CAUSE_CANCELLED);
+    const struct wire_kill *kill =
+        (const struct wire_kill *)(const void *)fake_expect(&t->fake, WIRE_KILL);
+    assert_int_equal(kill->head.jail, b);
+    assert_int_equal(kill->cause, CAUSE_CANCELLED);
+    link_close_jail(one);
+    assert_int_equal(fake_expect(&t->fake, WIRE_CLOSE)->jail, a);
+    assert_false(link_has_room(&t->link));
+    fake_send_closed(&t->fake, a);
+    assert_int_equal(t->seen.slot_free, 1);
+    assert_true(link_has_room(&t->link));
+    /* What comes late of a closed jail is not told to anybody. */
+    link_close_jail(two);
+    fake_send_end(&t->fake, b, 0, CAUSE_CANCELLED, 0);
+    assert_int_equal(t->seen.ended, 1);
+    /* A number is never used again. */
+    uint64_t c;
+    open_jail(t, &c);
+    assert_true(c != a && c != b);
+    fd_close(&t->fake.fd);
+    fake_turn(&t->fake);
+    assert_int_equal(t->seen.lost, 1);
+}
+
+static void test_abandon(void **state) {
+    struct side *t = *state;
+    fake_greet(&t->fake, 1);
+    struct link_jail *j = link_open_jail(&t->link, &ops, &t->seen);
+    assert_false(link_has_room(&t->link));
+    link_abandon(j);
+    assert_true(link_has_room(&t->link));
+    assert_true(fake_quiet(&t->fake));
+}
+
+static void test_failed(void **state) {
+    struct side *t = *state;
+    uint64_t id;
+    fake_greet(&t->fake, 1);
+    open_jail(t, &id);
+    fake_send_failed(&t->fake, id);
+    assert_int_equal(t->seen.failed, 1);
+    fake_send_closed(&t->fake, id);
+    assert_true(link_has_room(&t->link));
+}
+
+/* Each of these ends the connection. */
+enum wrong {
+    WRONG_READY_FIRST,
+    WRONG_END_FIRST,
+    WRONG_TWO_WELCOMES,
+    WRONG_NO_SLOTS,
+    WRONG_TOO_MANY_POLICIES,
+    WRONG_NO_DEFAULT,
+    WRONG_LATE_POLICY,
+    WRONG_UNKNOWN_JAIL,
+    WRONG_CLOSED_IN_USE,
+    WRONG_REQUEST,
+    WRONG_SHORT,
+    WRONG_LONG,
+    WRONG_COUNT
+};
+
+static void send_wrong_early(struct fake_shard *f, int what) {
+    fake_accept(f);
+    fake_expect(f, WIRE_HELLO);
+    if (what == WRONG_READY_FIRST)
+        fake_send_ready(f);
+    if (what == WRONG_END_FIRST)
+        fake_send_end(f, 1, 0, CAUSE_EXIT, 0);
+    if (what == WRONG_TWO_WELCOMES) {
+        fake_send_welcome(f, 1, 1);
+        fake_send_welcome(f, 1, 1);
+    }
+    if (what == WRONG_NO_SLOTS)
+        fake_send_welcome(f, 0, 1);
+    if (what == WRONG_TOO_MANY_POLICIES) {
+        fake_send_welcome(f, 1, 1);
+        fake_send_policy(f, "default");
+        fake_send_policy(f, "more");
+    }
+    if (what == WRONG_NO_DEFAULT) {
+        fake_send_welcome(f, 1, 1);
+        fake_send_policy(f, "other");
+        fake_send_ready(f);
+    }
+}
+
+static void send_wrong_late(struct side *t, int what) {
+    struct fake_shard *f = &t->fake;
+    struct err err = {0};
+    uint64_t id;
+    char bytes[4096] = {0};
+    struct wire_hello hello = {0};
+    fake_greet(f, 1);
+    open_jail(t, &id);
+    if (what == WRONG_LATE_POLICY)
+        fake_send_policy(f, "late");
+    if (what == WRONG_UNKNOWN_JAIL)
+        fake_send_end(f, id + 1, 0, CAUSE_EXIT, 0);
+    if (what == WRONG_CLOSED_IN_USE)
+        fake_send_closed(f, id);
+    if (what == WRONG_REQUEST)
+        fake_send(f, &hello, sizeof(hello), WIRE_HELLO, 0, 0);
+    if (what == WRONG_SHORT)
+        unit_works(fd_send(f->fd, bytes, 3, NULL, 0, &err), err);
+    if (what == WRONG_LONG)
+        unit_works(fd_send(f->fd, bytes, sizeof(bytes), NULL, 0, &err), err);
+    fake_turn(f);
+    assert_int_equal(t->seen.lost, 1);
+}
+
+static void test_wrong(void **state) {
+    (void)state;
+    for (int what = 0; what < WRONG_COUNT; what++) {
+        void *side = NULL;
+        setup(&side);
+        struct side *t = side;
+        if (what < WRONG_LATE_POLICY)
+            send_wrong_early(&t->fake, what);
+        else
+            send_wrong_late(t, what);
+        if (t->seen.down != 1 || t->link.state != LINK_CLOSED || t->seen.why[0] == '\0')
+            fail_msg("case %d: %s", what, t->seen.why);
+        teardown(&side);
+    }
+}
+
+/* A shard that does not read: packets wait here, in order, and nothing blocks. */
+static void test_slow_shard(void **state) {
+    struct side *t = *state;
+    uint64_t id;
+    fake_greet(&t->fake, 1);
+    struct link_jail *j = open_jail(t, &id);
+    int sent = 0;
+    while (t->link.out_count < 50 && sent++ < 100000)
+        link_kill(j, (uint32_t)sent, CAUSE_CANCELLED);
+    assert_int_equal(t->link.out_count, 50);
+    assert_false(link_has_room(&t->link));
+    for (int i = 0; i < sent; i++)
+        assert_int_equal(fake_expect(&t->fake, WIRE_KILL)->exec, 1 + i);
+    assert_int_equal(t->link.out_count, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_greeting, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_jail, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_abandon, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_failed, setup, teardown),
+        cmocka_unit_test(test_wrong),
+        cmocka_unit_test_setup_teardown(test_slow_shard, setup, teardown),
+    };
+    return cmocka_run_group_tests_name("link", tests, NULL, NULL);
+}
