@@ -208,6 +208,9 @@ endef
 
 $(foreach v,$(VARIANTS),$(foreach d,$(DIRS),$(eval $(call directory_rules,$(v),$(d)))))
 
+# It holds the document byte for byte.
+$(VARIANTS:%=$(B)/%/obj/server/openapi.o): server/openapi.json
+
 # What the linter looks into: every object as it is in its program.
 objects: $(foreach d,$(DIRS),$(call objects_of,$(if $(filter runner/init,$(d)),init,rel),$(d)))
 

@@ -168,18 +168,14 @@ undo:
 
 /* Fills text[size] with what pread from 0 gives, NUL-terminated. */
 static int fd_pread_text(int fd, char *text, size_t size, struct err *err) {
-    size_t len = 0;
-    while (len + 1 < size) {
-        ssize_t n = pread(fd, text + len, size - 1 - len, (off_t)len);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(err, "cannot read a kernel counter");
-        if (n == 0)
-            break;
-        len += (size_t)n;
-    }
-    text[len] = '\0';
+    ssize_t n;
+    /* One read: the kernel makes such a file whole, unless it is longer than a page or the buffer. */
+    do
+        n = pread(fd, text, size - 1, 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return err_sys(err, "cannot read a kernel counter");
+    text[n] = '\0';
     return 0;
 }
 

@@ -28,21 +28,9 @@ static int cgroup_put(int dir, const char *file, uint64_t value, struct err *err
     return fd_write_kernel(dir, file, text, (size_t)n, err);
 }
 
-static int cgroup_get(int dir, const char *file, uint64_t *value, struct err *err) {
-    fd_cleanup int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
-        return err_sys(err, "opening cgroup file %s", file);
-    }
-    return fd_read_u64(fd, value, err);
-}
-
-static int cgroup_get_keyed(int dir, const char *file, const char *key, uint64_t *value,
-                            struct err *err) {
-    fd_cleanup int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0) {
-        return err_sys(err, "opening cgroup file %s", file);
-    }
-    return fd_read_keyed_u64(fd, key, value, err);
+static int cgroup_open(int dir, const char *file, struct err *err) {
+    int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? err_sys(err, "opening cgroup file %s", file) : fd;
 }
 
 static int cgroup_mkdir(int parent, const char *name, struct err *err) {
@@ -62,6 +50,7 @@ void cgroup_jail_init(struct cgroup_jail *jail) {
     for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {
         jail->fd[i] = -1;
     }
+    jail->pids_fd = jail->refused_fd = jail->share_fd = jail->peak_fd = -1;
 }
 
 void cgroup_step_init(struct cgroup_step *step) {
@@ -69,7 +58,7 @@ void cgroup_step_init(struct cgroup_step *step) {
     for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {
         step->fd[i] = -1;
     }
-    step->usage_fd = step->peak_fd = step->oom_fd = step->events_fd = -1;
+    step->usage_fd = step->user_fd = step->peak_fd = step->oom_fd = step->events_fd = -1;
 }
 
 /* A jail's group hands its controllers on to its steps (v2 only; v1 needs nothing). */
@@ -79,6 +68,22 @@ static int cgroup_delegate(const struct cgroup_tree *tree, int dir, struct err *
         return 0;
     }
     return fd_write_kernel(dir, "cgroup.subtree_control", want, sizeof want - 1, err);
+}
+
+/* The counters of a jail stay open: they are read at the end of every step. */
+static int cgroup_jail_counters(const struct cgroup_host *host, struct cgroup_jail *jail,
+                                struct err *err) {
+    size_t mem = cgroup_find(host, CGROUP_MEMORY);
+    int pids = jail->fd[cgroup_find(host, CGROUP_PIDS)];
+    const char *peak = host->tree[mem].v2 ? "memory.peak" : "memory.max_usage_in_bytes";
+    jail->pids_fd = cgroup_open(pids, host->pids_peak ? "pids.peak" : "pids.current", err);
+    jail->refused_fd = jail->pids_fd < 0 ? -1 : cgroup_open(pids, "pids.events", err);
+    if (jail->refused_fd < 0) {
+        return -1;
+    }
+    jail->share_fd = cgroup_open(jail->fd[cgroup_find(host, CGROUP_CPU)], "cpu.stat", err);
+    jail->peak_fd = jail->share_fd < 0 ? -1 : cgroup_open(jail->fd[mem], peak, err);
+    return jail->peak_fd < 0 ? -1 : 0;
 }
 
 int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cgroup_jail *jail,
@@ -93,10 +98,13 @@ int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cg
         }
         jail->fd[i] = cgroup_mkdir(host->tree[i].base_fd, name, err);
         if (jail->fd[i] < 0 || cgroup_delegate(&host->tree[i], jail->fd[i], err) != 0) {
-            struct err ignored;
-            (void)cgroup_jail_remove(host, jail, &ignored);
+            (void)cgroup_jail_remove(host, jail, NULL);
             return -1;
         }
+    }
+    if (cgroup_jail_counters(host, jail, err) != 0) {
+        (void)cgroup_jail_remove(host, jail, NULL);
+        return -1;
     }
     return 0;
 }
@@ -160,11 +168,10 @@ int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *
 
 static int cgroup_throttled(const struct cgroup_host *host, const struct cgroup_jail *jail,
                             uint64_t *ns, struct err *err) {
-    size_t cpu = cgroup_find(host, CGROUP_CPU);
-    bool v2 = host->tree[cpu].v2;
+    bool v2 = host->tree[cgroup_find(host, CGROUP_CPU)].v2;
     uint64_t value = 0;
-    if (cgroup_get_keyed(jail->fd[cpu], "cpu.stat", v2 ? "throttled_usec" : "throttled_time",
-                         &value, err) != 0) {
+    if (fd_read_keyed_u64(jail->share_fd, v2 ? "throttled_usec" : "throttled_time", &value, err) !=
+        0) {
         return -1;
     }
     *ns = v2 ? value * 1000 : value;
@@ -172,8 +179,7 @@ static int cgroup_throttled(const struct cgroup_host *host, const struct cgroup_
 }
 
 int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
-    size_t pids = cgroup_find(host, CGROUP_PIDS);
-    if (cgroup_get_keyed(jail->fd[pids], "pids.events", "max", &jail->refused_base, err) != 0) {
+    if (fd_read_keyed_u64(jail->refused_fd, "max", &jail->refused_base, err) != 0) {
         return -1;
     }
     return cgroup_throttled(host, jail, &jail->throttled_base, err);
@@ -181,35 +187,26 @@ int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, s
 
 int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *jail,
                      struct cgroup_jail_usage *usage, struct err *err) {
-    size_t mem = cgroup_find(host, CGROUP_MEMORY);
-    size_t pids = cgroup_find(host, CGROUP_PIDS);
-    const char *peak = host->tree[mem].v2 ? "memory.peak" : "memory.max_usage_in_bytes";
     struct cgroup_jail_usage u = {0};
-    if (cgroup_get(jail->fd[mem], peak, &u.mem_peak_bytes, err) != 0 ||
-        cgroup_get(jail->fd[pids], "pids.current", &u.pids_now, err) != 0 ||
-        cgroup_get_keyed(jail->fd[pids], "pids.events", "max", &u.pids_refused, err) != 0 ||
+    if (fd_read_u64(jail->pids_fd, &u.pids_peak, err) != 0 ||
+        fd_read_keyed_u64(jail->refused_fd, "max", &u.pids_refused, err) != 0 ||
         cgroup_throttled(host, jail, &u.throttled_ns, err) != 0) {
         return -1;
     }
     u.pids_refused -= jail->refused_base;
     u.throttled_ns -= jail->throttled_base;
-    u.pids_peak = u.pids_now;
-    if (host->pids_peak && cgroup_get(jail->fd[pids], "pids.peak", &u.pids_peak, err) != 0) {
-        return -1;
-    }
     *usage = u;
     return 0;
+}
+
+int cgroup_jail_peak(const struct cgroup_jail *jail, uint64_t *bytes, struct err *err) {
+    return fd_read_u64(jail->peak_fd, bytes, err);
 }
 
 /* Directory in which the step's own directory of tree i is made. */
 static int cgroup_step_parent(const struct cgroup_host *host, const struct cgroup_jail *jail,
                               size_t i) {
     return jail->fd[i] >= 0 ? jail->fd[i] : host->tree[i].base_fd;
-}
-
-static int cgroup_open(int dir, const char *file, struct err *err) {
-    int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    return fd < 0 ? err_sys(err, "opening cgroup file %s", file) : fd;
 }
 
 static int cgroup_step_counters(const struct cgroup_host *host, struct cgroup_step *step,
@@ -223,6 +220,12 @@ static int cgroup_step_counters(const struct cgroup_host *host, struct cgroup_st
         cgroup_open(step->fd[acct], step->usage_v2 ? "cpu.stat" : "cpuacct.usage", err);
     if (step->usage_fd < 0) {
         return -1;
+    }
+    if (!step->usage_v2) {
+        step->user_fd = cgroup_open(step->fd[acct], "cpuacct.usage_user", err);
+        if (step->user_fd < 0) {
+            return -1;
+        }
     }
     step->peak_fd =
         cgroup_open(step->fd[mem], v2 ? "memory.peak" : "memory.max_usage_in_bytes", err);
@@ -291,14 +294,13 @@ int cgroup_step_cpu(const struct cgroup_step *step, uint64_t *cpu_ns, struct err
     return 0;
 }
 
-static int cgroup_step_times(const struct cgroup_host *host, const struct cgroup_step *step,
-                             struct cgroup_usage *u, struct err *err) {
+static int cgroup_step_times(const struct cgroup_step *step, struct cgroup_usage *u,
+                             struct err *err) {
     if (cgroup_step_cpu(step, &u->cpu_ns, err) != 0) {
         return -1;
     }
     if (!step->usage_v2) {
-        int dir = step->fd[cgroup_find(host, CGROUP_CPUACCT)];
-        if (cgroup_get(dir, "cpuacct.usage_user", &u->cpu_user_ns, err) != 0) {
+        if (fd_read_u64(step->user_fd, &u->cpu_user_ns, err) != 0) {
             return -1;
         }
     } else {
@@ -314,10 +316,9 @@ static int cgroup_step_times(const struct cgroup_host *host, const struct cgroup
     return 0;
 }
 
-int cgroup_step_read(const struct cgroup_host *host, const struct cgroup_step *step,
-                     struct cgroup_usage *usage, struct err *err) {
+int cgroup_step_read(const struct cgroup_step *step, struct cgroup_usage *usage, struct err *err) {
     struct cgroup_usage u = {0};
-    if (cgroup_step_times(host, step, &u, err) != 0 ||
+    if (cgroup_step_times(step, &u, err) != 0 ||
         fd_read_u64(step->peak_fd, &u.mem_peak_bytes, err) != 0 ||
         fd_read_keyed_u64(step->oom_fd, "oom_kill", &u.oom_kills, err) != 0) {
         return -1;
@@ -372,6 +373,7 @@ int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail 
                        struct cgroup_step *step, struct err *err) {
     int rc = 0;
     fd_close(&step->usage_fd);
+    fd_close(&step->user_fd);
     fd_close(&step->peak_fd);
     fd_close(&step->oom_fd);
     fd_close(&step->events_fd);
@@ -385,6 +387,10 @@ int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail 
 
 int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
     int rc = 0;
+    fd_close(&jail->pids_fd);
+    fd_close(&jail->refused_fd);
+    fd_close(&jail->share_fd);
+    fd_close(&jail->peak_fd);
     for (size_t i = 0; i < host->count; i++) {
         if (cgroup_rmdir(host->tree[i].base_fd, jail->name, &jail->fd[i], err) != 0) {
             rc = -1;

@@ -63,6 +63,10 @@ struct cgroup_host {
 struct cgroup_jail {
     int fd[CGROUP_TREES_MAX]; /* directory, or -1 where the tree has none per jail */
     char name[CGROUP_NAME_MAX];
+    int pids_fd;           /* pids.peak, or pids.current where the kernel keeps no peak */
+    int refused_fd;        /* pids.events */
+    int share_fd;          /* cpu.stat */
+    int peak_fd;           /* memory peak of all steps together */
     uint64_t refused_base; /* pids.events when the current step began */
     uint64_t throttled_base;
 };
@@ -71,6 +75,7 @@ struct cgroup_step {
     int fd[CGROUP_TREES_MAX];
     char name[CGROUP_NAME_MAX];
     int usage_fd;  /* cpuacct.usage, or cpu.stat */
+    int user_fd;   /* cpuacct.usage_user; -1 on v2, where cpu.stat has it */
     int peak_fd;   /* memory.max_usage_in_bytes, or memory.peak */
     int oom_fd;    /* memory.oom_control, or memory.events */
     int events_fd; /* cgroup.events */
@@ -86,9 +91,7 @@ struct cgroup_usage {
 };
 
 struct cgroup_jail_usage {
-    uint64_t mem_peak_bytes; /* of the whole jail, all its steps */
-    uint64_t pids_now;
-    uint64_t pids_peak; /* where the kernel doesn't keep it: pids_now */
+    uint64_t pids_peak; /* where the kernel doesn't keep it: the number now */
     uint64_t pids_refused;
     uint64_t throttled_ns;
 };
@@ -120,6 +123,8 @@ int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *
 int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
 int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *jail,
                      struct cgroup_jail_usage *usage, struct err *err);
+/* Memory peak of the whole jail, all its steps. */
+int cgroup_jail_peak(const struct cgroup_jail *jail, uint64_t *bytes, struct err *err);
 
 int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
                      struct cgroup_step *step, struct err *err);
@@ -131,8 +136,7 @@ int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail 
                        const struct cgroup_step *step, pid_t pid, struct err *err);
 /* CPU used so far, nanoseconds: one read, for the CPU limit. */
 int cgroup_step_cpu(const struct cgroup_step *step, uint64_t *cpu_ns, struct err *err);
-int cgroup_step_read(const struct cgroup_host *host, const struct cgroup_step *step,
-                     struct cgroup_usage *usage, struct err *err);
+int cgroup_step_read(const struct cgroup_step *step, struct cgroup_usage *usage, struct err *err);
 /* 1 while a live process is in it, 0 when none is, -1 on error. */
 int cgroup_step_populated(const struct cgroup_step *step, struct err *err);
 /* Number of processes in it now. */

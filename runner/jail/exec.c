@@ -236,8 +236,8 @@ static void exec_sample(struct exec *x) {
     struct cgroup_jail_usage u;
     const struct cgroup_host *host = x->jail->host->cgroups;
     if (!host->pids_peak && cgroup_jail_read(host, &x->jail->cgroup, &u, NULL) == 0 &&
-        u.pids_now > x->pids_seen) {
-        x->pids_seen = (uint32_t)u.pids_now;
+        u.pids_peak > x->pids_seen) {
+        x->pids_seen = (uint32_t)u.pids_peak;
     }
 }
 
@@ -356,15 +356,17 @@ static int exec_usage(struct exec *x, struct wire_end *end, struct err *err) {
     struct end_facts *f = &x->facts;
     const struct cgroup_host *host = x->jail->host->cgroups;
     bool full = false;
-    if (cgroup_step_read(host, &x->cgroup, &u, err) != 0 ||
+    if (cgroup_step_read(&x->cgroup, &u, err) != 0 ||
         cgroup_jail_read(host, &x->jail->cgroup, &ju, err) != 0) {
         return -1;
     }
     f->cpu_ns = u.cpu_ns > x->cpu_before_ns ? u.cpu_ns - x->cpu_before_ns : 0;
     f->oom_kills = u.oom_kills;
     f->mem_peak_bytes = u.mem_peak_bytes;
-    f->jail_mem_peak_bytes = ju.mem_peak_bytes;
     f->pids_refused = ju.pids_refused;
+    if (u.oom_kills > 0 && cgroup_jail_peak(&x->jail->cgroup, &f->jail_mem_peak_bytes, err) != 0) {
+        return -1;
+    }
     if (jail_disk(x->jail, &f->disk_bytes, &f->inodes, &full) != 0) {
         return err_sys(err, "reading the use of the writable file system");
     }

@@ -65,7 +65,8 @@ struct jail {
     void *arg;
     enum jail_state state;
     unsigned slot;
-    pid_t pid; /* process 1, outside */
+    bool fresh; /* for the pool: still counted as being made */
+    pid_t pid;  /* process 1, outside */
     int pidfd;
     int control;
     int writable_fd; /* O_PATH of the writable file system's root */
@@ -94,9 +95,9 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
  * share, and size and inode count of its writable file system. */
 int jail_set_limits(struct jail *jail, const struct limits *limits, struct err *err);
 
-/* Does a child wait to exec? If the last execution is over and no other child was announced for after
- * it (jail_is_spent()), jail_renew() asks for one. `ready` follows, as it does when a child that was
- * announced (WIRE_EXEC_MORE) is not ready yet. */
+/* Does a child wait to exec? If the last execution is over and no other child was announced for
+ * after it (jail_is_spent()), jail_renew() asks for one. `ready` follows, as it does when a child
+ * that was announced (WIRE_EXEC_MORE) is not ready yet. */
 bool jail_is_ready(const struct jail *jail);
 bool jail_is_spent(const struct jail *jail);
 int jail_renew(struct jail *jail, struct err *err);

@@ -15,7 +15,8 @@
 #define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)      /* after a jail could not be made */
 #define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)     /* until a kind is no longer kept warm */
 #define POOL_WARM_MAX 256
-#define POOL_SPARE 16 /* slots of jails that are dying */
+#define POOL_BUILDS_MAX 3 /* at a time: more only take the processors from what runs */
+#define POOL_SPARE 16     /* slots of jails that are dying */
 
 struct pool_kind {
     const struct policy *policy;
@@ -38,6 +39,7 @@ struct pool {
     unsigned next_slot; /* where the search for a free one begins: ids come back late */
     bool *taken;
     unsigned in_use;
+    unsigned building;
     uint64_t made, taken_warm;
     bool stopped;
     uint64_t quiet_since_ns, waiting_since_ns;
@@ -114,6 +116,16 @@ static int pool_template(struct pool *p, struct pool_kind *k, struct err *err) {
     return 0;
 }
 
+void pool_settled(struct pool *p, struct jail *jail) {
+    if (jail->fresh) {
+        jail->fresh = false;
+        p->building--;
+        if (p->cfg.room != NULL) {
+            p->cfg.room(p->cfg.arg);
+        }
+    }
+}
+
 static void pool_drop(struct pool_kind *k, struct jail *jail) {
     for (unsigned i = 0; i < k->count; i++) {
         if (k->jail[i] == jail) {
@@ -155,6 +167,8 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *e
         return NULL;
     }
     p->made++;
+    p->building++;
+    jail->fresh = true;
     return jail;
 }
 
@@ -204,16 +218,12 @@ static void pool_later(struct pool *p, uint64_t due_ns) {
     }
 }
 
-/* Which kind lacks a warm jail? One that has none at all comes first. One build at a time. */
+/* Which kind lacks a warm jail? One that has none at all comes first. Only while none is being
+ * made. */
 static struct pool_kind *pool_needy(struct pool *p, bool *empty) {
     struct pool_kind *found = NULL;
-    for (unsigned i = 0; i < p->kinds; i++) {
+    for (unsigned i = 0; i < p->kinds && p->building == 0; i++) {
         struct pool_kind *k = &p->kind[i];
-        for (unsigned n = 0; n < k->count; n++) {
-            if (k->jail[n]->state == JAIL_BUILDING) {
-                return NULL;
-            }
-        }
         if (k->count < k->want && (found == NULL || k->count == 0)) {
             found = k;
         }
@@ -266,7 +276,7 @@ static void pool_tick(void *arg) {
 
 static void pool_ready(void *arg, struct jail *jail) {
     struct pool *p = arg;
-    (void)jail;
+    pool_settled(p, jail);
     p->health[0] = '\0';
     p->waiting_since_ns = 0;
     pool_changed(p);
@@ -279,6 +289,7 @@ static void pool_failed(void *arg, struct jail *jail, const char *stage, int cod
     struct err err;
     (void)err_set(&err, ERR_SYSTEM, code, "%s (step %s: %s)", text, stage, strerror(code));
     pool_sick(p, err.text);
+    pool_settled(p, jail);
     struct pool_kind *k = pool_kind_of(p, jail);
     if (k != NULL) {
         pool_drop(k, jail);
@@ -292,6 +303,7 @@ static void pool_gone(void *arg, struct jail *jail) {
     if (k != NULL) {
         pool_drop(k, jail);
     }
+    pool_settled(p, jail);
     p->taken[jail->slot] = false;
     jail_free(jail);
     pool_later(p, clock_mono_ns() + POOL_QUIET_NS);
@@ -397,6 +409,9 @@ int pool_take(struct pool *p, const struct policy *policy, const char *image,
         return -1;
     }
     struct jail *got = pool_pick(p, k);
+    if (got == NULL && p->building >= POOL_BUILDS_MAX) {
+        return 1;
+    }
     if (got == NULL) {
         got = pool_make(p, k, err);
         if (got == NULL) {
@@ -414,6 +429,7 @@ int pool_take(struct pool *p, const struct policy *policy, const char *image,
 }
 
 void pool_release(struct pool *p, struct jail *jail) {
+    pool_settled(p, jail);
     p->in_use--;
     p->taken[jail->slot] = false;
     jail_free(jail);

@@ -31,6 +31,7 @@ struct pool_config {
     unsigned slots;             /* jails in use at once; warm and dying ones come on top */
     unsigned warm;              /* per kind */
     void (*changed)(void *arg); /* counts or health changed; may be NULL */
+    void (*room)(void *arg);    /* another jail can be made: who was told "later" may ask again */
     void *arg;
 };
 
@@ -53,10 +54,14 @@ bool pool_empty(const struct pool *pool);
 void pool_free(struct pool *pool);
 
 /* Hands out a jail of this kind: warm, or one that is being made (`ready` of the new owner's events
- * follows). From now on events go to `events`/`arg`; the owner calls pool_release() from `gone`.
- * ERR_LIMIT: every slot is taken. ERR_INVALID: no such image. */
+ * follows). From now on events go to `events`/`arg`; the owner calls pool_settled() from `ready`,
+ * `failed` and `gone`, and pool_release() from `gone`.
+ * Returns 0, or 1: as many are being made as is good for those that run already; ask again when
+ * `room` is called. -1: ERR_LIMIT: every slot is taken. ERR_INVALID: no such image. */
 int pool_take(struct pool *pool, const struct policy *policy, const char *image,
               const struct jail_events *events, void *arg, struct jail **jail, struct err *err);
+/* The jail is made, or will never be. Idempotent. */
+void pool_settled(struct pool *pool, struct jail *jail);
 /* Takes back the slot of a jail that is gone, and frees the jail. */
 void pool_release(struct pool *pool, struct jail *jail);
 /* An execution began or ended: the next refill waits a little. */

@@ -8,61 +8,13 @@
 #include <sys/stat.h>
 
 #include "clock.h"
-#include "fd.h"
 #include "jail.h"
-#include "session_out.h"
+#include "session_jail.h"
 #include "str.h"
 
 #define SESSION_ROUND 64 /* requests in a row before other events get their turn */
 
-/* A jail that the server opened. */
-struct session_jail {
-    struct session *session;
-    struct session_jail *next;
-    uint64_t id;
-    struct jail *jail; /* NULL before it was got and after it is gone */
-    const struct policy *policy;
-    struct limits limits;
-    bool limits_set; /* the run's limits are in force in the jail */
-    bool failed;     /* FAILED was sent */
-    bool busy;       /* an EXEC was accepted and has not ended */
-    bool started;    /* … and its command was handed over */
-    uint64_t opened_ns;
-    /* An EXEC that waits for the jail. */
-    struct exec_request wish;
-    char *spec; /* owned copy */
-    int fd[FD_PASS_MAX];
-    enum cause stopped; /* KILL came before it started */
-};
-
-struct session {
-    struct session_config cfg;
-    int sock;
-    struct loop_source src;
-    bool greeted;
-    bool closing;
-    bool state_dirty;
-    bool writing; /* waits for EPOLLOUT */
-    struct loop_defer defer;
-    struct session_out out;
-    struct session_jail *jails;
-    _Alignas(8) char packet[sizeof(struct wire_exec) + WIRE_SPEC_INLINE_MAX];
-};
-
 static void session_event(void *arg, uint32_t events);
-
-static void session_fds_close(int *fds, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        fd_close(&fds[i]);
-    }
-}
-
-static void session_wish_drop(struct session_jail *e) {
-    free(e->spec);
-    e->spec = NULL;
-    session_fds_close(e->fd, e->wish.nfds);
-    e->wish.nfds = 0;
-}
 
 static void session_state_send(struct session *s);
 
@@ -74,13 +26,17 @@ static void session_deferred(void *arg) {
         s->state_dirty = false;
         session_state_send(s);
     }
+    if (s->room) {
+        s->room = false;
+        session_admit_waiting(s);
+    }
     if (s->closing && s->jails == NULL && !s->defer.pending) {
         session_out_done(&s->out);
         free(s);
     }
 }
 
-static void session_free_if_done(struct session *s) {
+void session_free_if_done(struct session *s) {
     if (s->closing && s->jails == NULL) {
         loop_defer(s->cfg.loop, &s->defer, session_deferred, s);
     }
@@ -94,17 +50,25 @@ static void session_close(struct session *s, const char *why) {
     s->closing = true;
     loop_del(s->cfg.loop, &s->src);
     fd_close(&s->sock);
-    for (struct session_jail *e = s->jails; e != NULL; e = e->next) {
+    for (struct session_jail **p = &s->jails; *p != NULL;) {
+        struct session_jail *e = *p;
         session_wish_drop(e);
         if (e->jail != NULL) {
             jail_kill(e->jail);
+            p = &e->next;
+        } else if (e->waiting) {
+            *p = e->next; /* it has nothing that could go */
+            free(e);
+        } else {
+            p = &e->next; /* its sender is further up and frees it */
         }
     }
+    s->wait_first = s->wait_last = NULL;
     s->cfg.closed(s->cfg.arg, why);
     session_free_if_done(s);
 }
 
-static void session_send(struct session *s, const void *data, size_t size) {
+void session_send(struct session *s, const void *data, size_t size) {
     struct err err;
     if (s->closing) {
         return;
@@ -118,121 +82,6 @@ static void session_send(struct session *s, const void *data, size_t size) {
         (void)loop_mod(s->cfg.loop, &s->src, EPOLLIN | EPOLLOUT, NULL);
     }
 }
-
-static void session_send_failed(struct session_jail *e, const char *stage, int code,
-                                const char *text) {
-    struct wire_failed msg = {.code = code};
-    wire_head_init(&msg.head, WIRE_FAILED, sizeof msg, e->id, 0);
-    if (!str_copy(msg.stage, sizeof msg.stage, stage)) {
-        (void)str_copy(msg.stage, sizeof msg.stage, "unknown");
-    }
-    if (!str_copy(msg.text, sizeof msg.text, text)) {
-        (void)str_copy(msg.text, sizeof msg.text, "the jail failed");
-    }
-    e->failed = true;
-    e->busy = false;
-    session_send(e->session, &msg, sizeof msg);
-}
-
-/* Everything of it is gone: tell the server, forget it. */
-static void session_send_closed(struct session_jail *e) {
-    struct session *s = e->session;
-    struct wire_closed msg;
-    memset(&msg, 0, sizeof msg);
-    wire_head_init(&msg.head, WIRE_CLOSED, sizeof msg, e->id, 0);
-    session_wish_drop(e);
-    for (struct session_jail **p = &s->jails; *p != NULL; p = &(*p)->next) {
-        if (*p == e) {
-            *p = e->next;
-            break;
-        }
-    }
-    free(e);
-    session_send(s, &msg, sizeof msg);
-    session_free_if_done(s);
-}
-
-static void session_send_end(struct session_jail *e, const struct wire_end *from) {
-    struct wire_end end = *from;
-    wire_head_init(&end.head, WIRE_END, sizeof end, e->id, e->wish.number);
-    e->busy = e->started = false;
-    session_send(e->session, &end, sizeof end);
-}
-
-/* An EXEC that was stopped before its command began. */
-static void session_end_early(struct session_jail *e) {
-    struct wire_end end;
-    memset(&end, 0, sizeof end);
-    end.cause = e->stopped;
-    end.exit_code = -1;
-    session_wish_drop(e);
-    session_send_end(e, &end);
-}
-
-static int session_limits(struct session_jail *e, struct err *err) {
-    if (e->limits_set) {
-        return 0;
-    }
-    if (jail_set_limits(e->jail, &e->limits, err) != 0) {
-        return -1;
-    }
-    e->limits_set = true;
-    return 0;
-}
-
-/* The wish that waits, if there is one and the jail is ready for it. */
-static void session_try(struct session_jail *e) {
-    struct err err;
-    if (!e->busy || e->started || e->failed || e->jail == NULL) {
-        return;
-    }
-    if (e->stopped != CAUSE_NONE) {
-        session_end_early(e);
-        return;
-    }
-    if (!jail_is_ready(e->jail)) {
-        if (jail_is_spent(e->jail) && jail_renew(e->jail, &err) != 0) {
-            jail_fail(e->jail, "next child", err.code, err.text);
-        }
-        return;
-    }
-    e->started = true;
-    if (session_limits(e, &err) != 0) {
-        jail_fail(e->jail, "limits", err.code, err.text);
-    } else if (jail_exec(e->jail, &e->wish, &err) != 0) {
-        jail_fail(e->jail, "start", err.code, err.text);
-    }
-    session_wish_drop(e);
-    pool_busy(e->session->cfg.pool);
-}
-
-static void session_jail_ready(void *arg, struct jail *jail) {
-    (void)jail;
-    session_try(arg);
-}
-
-static void session_jail_failed(void *arg, struct jail *jail, const char *stage, int code,
-                                const char *text) {
-    (void)jail;
-    session_send_failed(arg, stage, code, text);
-}
-
-static void session_jail_ended(void *arg, struct jail *jail, const struct wire_end *end) {
-    struct session_jail *e = arg;
-    (void)jail;
-    pool_busy(e->session->cfg.pool);
-    session_send_end(e, end);
-}
-
-static void session_jail_gone(void *arg, struct jail *jail) {
-    struct session_jail *e = arg;
-    pool_release(e->session->cfg.pool, jail);
-    e->jail = NULL;
-    session_send_closed(e);
-}
-
-static const struct jail_events session_jail_events = {session_jail_ready, session_jail_failed,
-                                                       session_jail_ended, session_jail_gone};
 
 static struct session_jail *session_find(struct session *s, uint64_t id) {
     for (struct session_jail *e = s->jails; e != NULL; e = e->next) {
@@ -311,6 +160,13 @@ static int session_hello(struct session *s, struct err *err) {
     return 0;
 }
 
+void session_room(struct session *s) {
+    if (s->wait_first != NULL) {
+        s->room = true;
+        loop_defer(s->cfg.loop, &s->defer, session_deferred, s);
+    }
+}
+
 static int session_open(struct session *s, const struct wire_open *q, struct err *err) {
     if (q->head.jail == 0 || session_find(s, q->head.jail) != NULL) {
         return err_set(err, ERR_PROTOCOL, 0, "OPEN of a jail that is open");
@@ -323,6 +179,7 @@ static int session_open(struct session *s, const struct wire_open *q, struct err
     e->id = q->head.jail;
     e->opened_ns = clock_mono_ns();
     e->limits = q->limits;
+    (void)str_copy(e->image, sizeof e->image, q->image);
     e->next = s->jails;
     s->jails = e;
     struct err why;
@@ -339,10 +196,8 @@ static int session_open(struct session *s, const struct wire_open *q, struct err
     } else if (limit_check(&q->limits, &ceiling, &why) != 0) {
         session_send_failed(e, "limits", EPERM, why.text);
         session_send_closed(e);
-    } else if (pool_take(s->cfg.pool, e->policy, q->image, &session_jail_events, e, &e->jail,
-                         &why) != 0) {
-        session_send_failed(e, why.kind == ERR_INVALID ? "image" : "open", why.code, why.text);
-        session_send_closed(e);
+    } else {
+        session_admit_or_wait(e);
     }
     return 0;
 }
@@ -382,6 +237,31 @@ static int session_check_fds(const struct wire_exec *q, const int *fds, size_t n
     return 0;
 }
 
+/* Keeps the request until the jail is ready for it: from here on its descriptors are the entry's. */
+static void session_wish_keep(struct session_jail *e, const struct wire_exec *q, const int *fds,
+                              size_t nfds) {
+    bool first = !e->limits_set;
+    e->wish = (struct exec_request){
+        .number = q->head.exec,
+        .kind = q->kind,
+        .fds = q->fds,
+        .flags = q->flags,
+        .end_on = q->end_on,
+        .limits = q->limits,
+        .collect_bytes = q->collect_bytes,
+        .collect_files = q->collect_files,
+        .spec_size = q->spec_size,
+        .spec = e->spec,
+        .fd = e->fd,
+        .nfds = nfds,
+        .received_ns = first ? e->opened_ns : clock_mono_ns(),
+    };
+    memcpy(e->fd, fds, nfds * sizeof *fds);
+    e->busy = true;
+    e->started = false;
+    e->stopped = CAUSE_NONE;
+}
+
 static int session_exec(struct session *s, const struct wire_exec *q, int *fds, size_t nfds,
                         struct err *err) {
     struct session_jail *e = session_find(s, q->head.jail);
@@ -395,42 +275,21 @@ static int session_exec(struct session *s, const struct wire_exec *q, int *fds, 
     if (session_check_fds(q, fds, nfds, err) != 0 || session_step_limits(e, &q->limits, err) != 0) {
         return -1;
     }
-    uint64_t now = clock_mono_ns();
-    bool first = !e->limits_set;
-    e->wish = (struct exec_request){
-        .number = q->head.exec,
-        .kind = q->kind,
-        .fds = q->fds,
-        .flags = q->flags,
-        .end_on = q->end_on,
-        .limits = q->limits,
-        .collect_bytes = q->collect_bytes,
-        .collect_files = q->collect_files,
-        .spec_size = q->spec_size,
-        .fd = e->fd,
-        .nfds = nfds,
-        .received_ns = first ? e->opened_ns : now,
-    };
-    memcpy(e->fd, fds, nfds * sizeof *fds);
-    e->busy = true;
-    e->started = false;
-    e->stopped = CAUSE_NONE;
     if (!(q->fds & WIRE_FD_SPEC)) {
         e->spec = malloc(q->spec_size + 1);
         if (e->spec == NULL) {
-            jail_fail(e->jail, "spec", ENOMEM, "the runner is out of memory");
-            return 0;
+            return err_sys(err, "keeping a spec");
         }
         memcpy(e->spec, q + 1, q->spec_size);
-        e->wish.spec = e->spec;
     }
+    session_wish_keep(e, q, fds, nfds);
     session_try(e);
     return 0;
 }
 
 static void session_kill(struct session *s, const struct wire_kill *q) {
     struct session_jail *e = session_find(s, q->head.jail);
-    if (e == NULL || e->jail == NULL || !e->busy || e->wish.number != q->head.exec) {
+    if (e == NULL || e->failed || !e->busy || e->wish.number != q->head.exec) {
         return; /* it ended meanwhile */
     }
     if (e->started) {
@@ -445,6 +304,9 @@ static void session_close_jail(struct session *s, uint64_t id) {
     struct session_jail *e = session_find(s, id);
     if (e != NULL && e->jail != NULL) {
         jail_kill(e->jail);
+    } else if (e != NULL && e->waiting) {
+        session_wait_remove(s, e);
+        session_send_closed(e);
     }
 }
 

@@ -29,6 +29,8 @@ struct session_config {
 
 /* Takes over `sock`. */
 struct session *session_new(int sock, const struct session_config *cfg, struct err *err);
+/* The pool can make jails again: serves those who wait. */
+void session_room(struct session *s);
 /* The pool's counts or health changed: tells the server. */
 void session_state_changed(struct session *s);
 /* Ends the connection and kills its jails, as if the server had closed it. */

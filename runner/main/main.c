@@ -100,8 +100,8 @@ static int main_state(struct runner *r, struct err *err) {
     return 0;
 }
 
-/* From here on no mount of ours shows outside, and none of the host's events reach us. Directories of
- * which mounts are made (images) must be opened after this: the kernel copies mounts of the own
+/* From here on no mount of ours shows outside, and none of the host's events reach us. Directories
+ * of which mounts are made (images) must be opened after this: the kernel copies mounts of the own
  * namespace only. */
 static int main_namespace(struct runner *r, struct err *err) {
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {

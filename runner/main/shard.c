@@ -64,6 +64,13 @@ static void shard_changed(void *arg) {
     }
 }
 
+static void shard_room(void *arg) {
+    struct shard *s = arg;
+    if (s->session != NULL) {
+        session_room(s->session);
+    }
+}
+
 static void shard_accept(void *arg, uint32_t events) {
     struct shard *s = arg;
     struct ucred cred = {.uid = (uid_t)-1};
@@ -203,6 +210,7 @@ static int shard_start(struct shard *s, struct err *err) {
         .slots = cfg->slots,
         .warm = cfg->warm,
         .changed = shard_changed,
+        .room = shard_room,
         .arg = s,
     };
     s->pool = pool_new(&pool, err);

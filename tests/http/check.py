@@ -143,7 +143,7 @@ def eventually(probe, seconds, what, pause=0.01):
         if value:
             return value
         if time.monotonic() > end:
-            fail("not within %s s: %s", seconds, what)
+            fail("not within %s s: %s", seconds, what() if callable(what) else what)
         time.sleep(pause)
 
 

@@ -69,7 +69,8 @@ def broken(number, errno, option=None):
         pair.start_runner()
         pair.start_server()
         pair.client = Client(pair.port, pair.token)
-        outcome = check.eventually(lambda: ready_or_over(pair), 8, "ready, or ended\n" + pair.logs())
+        outcome = check.eventually(lambda: ready_or_over(pair), 8,
+                                   lambda: "ready, or ended\n" + pair.logs())
         if outcome == "over":
             check.true(pair.runner.returncode > 0, "the runner ended with %s", pair.runner.returncode)
             said = [l for l in clean.read(os.path.join(pair.work, "runner.log")).decode().splitlines() if l]

@@ -100,7 +100,7 @@ def _(pair):
     def one(index):
         for turn in range(75):
             kind = KINDS[(index + turn) % len(KINDS)]
-            answer = pair.client.run(**dict(kind, limits=dict({"wall_ms": 60000}, **kind.get("limits", {}))))
+            answer = pair.client.run(**dict(kind, limits=dict({"wall_ms": 30000}, **kind.get("limits", {}))))
             check.equal(answer["state"], "done", "state")
             check.true(answer["steps"][0]["end"]["cause"] not in ("internal", "interrupted"), "%s",
                        check.step(answer))

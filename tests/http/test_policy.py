@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -30,6 +31,9 @@ def _(pair):
             wanted = json.load(file)
         seen = policy(pair, name)
         check.equal(seen["name"], name, "name")
+        # A process cannot have more open files than the host lets root have.
+        files = wanted["limits"]["open_files"]
+        files["ceiling"] = min(files["ceiling"], resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         for limit, one in wanted["limits"].items():
             for key in ("default", "ceiling", "why"):
                 check.equal(seen["limits"][limit][key], one[key], "%s: %s.%s" % (name, limit, key))
@@ -126,7 +130,7 @@ def verdict(pair, source, cause, code):
             policy="judge", files=[{"path": "m.c", "content": "#include <stdio.h>\n#include <stdlib.h>\n" + source}],
             steps=[{"name": "compile", "argv": ["gcc", "-w", "-O0", "-o", "m", "m.c"]},
                    {"name": "run", "argv": ["./m"], "stdin": "" if "reader" in source or code == 4 else "1 2\n",
-                    "limits": {"wall_ms": 1200, "cpu_ms": 400, "mem_bytes": 64 * MIB}}])
+                    "limits": {"wall_ms": 1200, "cpu_ms": 400, "mem_bytes": 128 * MIB}}])
         check.ended(answer, "exit", 0, exit_code=0)
         if cause == "cpu_time" and "fork" in source:
             check.member(answer["steps"][1]["end"]["cause"], ("cpu_time", "wall_time"), "cause")

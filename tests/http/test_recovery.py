@@ -29,7 +29,8 @@ def busy(pair, count=6):
 
 def dead(identities, seconds=1.0):
     check.eventually(lambda: not clean.alive(identities), seconds,
-                     "every process of a jail is dead; %d are alive" % len(clean.alive(identities)))
+                     lambda: "every process of a jail is dead; %d are alive"
+                     % len(clean.alive(identities)))
 
 
 @test("kill -9 of the server: every used jail is dead within a second, and the next start is clean",
@@ -296,7 +297,7 @@ def _(_):
 def _(_):
     with harness.Pair(slots=4, warm=2) as pair:
         pair.rest()
-        runs = [pair.client.submit(argv=["sleep", "60"], cancel_on_disconnect=True) for _ in range(4)]
+        runs = [pair.client.submit(argv=["sleep", "60"]) for _ in range(4)]
         for run in runs:
             pair.client.wait_state(run, ("running",))
         queued = pair.client.submit(argv=["echo", "queued"])

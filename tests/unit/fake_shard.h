@@ -164,6 +164,7 @@ static inline void fake_send_end(struct fake_shard *f, uint64_t jail, uint32_t e
     memset(&end, 0, sizeof(end));
     end.cause = cause;
     end.exit_code = cause == CAUSE_EXIT ? code : -1;
+    end.signal = cause == CAUSE_SIGNAL ? 9 : 0;
     end.usage.wall_ns = 3 * CLOCK_NS_PER_MS;
     fake_send(f, &end, sizeof(end), WIRE_END, jail, exec);
 }

@@ -138,6 +138,7 @@ static void test_jail(void **state) {
     assert_true(link_has_room(&t->link));
     /* What comes late of a closed jail is not told to anybody. */
     link_close_jail(two);
+    assert_int_equal(fake_expect(&t->fake, WIRE_CLOSE)->jail, b);
     fake_send_end(&t->fake, b, 0, CAUSE_CANCELLED, 0);
     assert_int_equal(t->seen.ended, 1);
     /* A number is never used again. */
