@@ -7,6 +7,9 @@
 /* Everything that was kept of a run, in the worst encoding (each byte as \u00XX), and more. */
 #define API_ANSWER_MAX ((size_t)16 * 1024 * 1024 * 1024)
 
+#define API_ANSWER_FIRST 2048u
+#define API_ANSWER_KEEP ((size_t)64 * 1024)
+
 void api_reply_buf(struct http_req *req, int status, const char *type, struct buf *b, int rc) {
     struct api_error error = {0};
     struct http_body body = {.len = b->len, .release = free};
@@ -34,26 +37,29 @@ static void api_answer_send(struct http_req *req, struct answer_bytes *bytes) {
     http_reply(req, 200, "application/json", &body);
 }
 
-/* Keeps what was encoded with the run, so that it is encoded once. */
+/* Keeps what was encoded with the run, so that it is encoded once. A large answer is not kept: it
+ * would double what the run takes, and a worker can make it again. */
+static void api_answer_keep(struct run *run, struct buf *out) {
+    if (run->phase != RUN_DONE || run->answer != NULL || out->len > API_ANSWER_KEEP)
+        return;
+    size_t len = out->len;
+    run->answer = answer_bytes_new(buf_take(out), len);
+    if (run->answer != NULL)
+        runs_grown(run, len);
+}
+
 static void api_answer_encoded(struct http_req *req, struct run *run, struct buf *out, int rc) {
-    if (rc == 0 && run->phase == RUN_DONE && run->answer == NULL) {
-        size_t len = out->len;
-        run->answer = answer_bytes_new(buf_take(out), len);
-        if (run->answer != NULL)
-            runs_grown(run, len);
-        else
-            rc = -1;
-    }
+    if (rc == 0)
+        api_answer_keep(run, out);
     if (req == NULL) {
         buf_done(out);
-        return;
-    }
-    if (rc == 0 && run->phase == RUN_DONE) {
+    } else if (rc == 0 && run->answer != NULL) {
         buf_done(out);
         api_answer_send(req, run->answer);
-        return;
+    } else {
+        /* Also when keeping failed for want of memory: there is nothing to send then. */
+        api_reply_buf(req, 200, "application/json", out, out->len > 0 ? rc : -1);
     }
-    api_reply_buf(req, 200, "application/json", out, rc);
 }
 
 struct api_answer_job {
@@ -109,6 +115,7 @@ void api_answer_now(struct server *s, struct http_req *req, struct run *run) {
     size_t position = run->phase == RUN_QUEUED ? queue_position(&s->runs.queue, &run->queued) : 0;
     struct buf out;
     buf_init(&out, API_ANSWER_MAX);
+    (void)buf_reserve(&out, API_ANSWER_FIRST, NULL); /* most answers fit, and nothing is moved */
     int rc = answer_encode(run, position, &out, NULL);
     api_answer_encoded(req, run, &out, rc);
 }

@@ -134,8 +134,18 @@ void http_wake(struct http_req *req) {
 
 /* The request's life. */
 
+/* "http://host/path" is what a proxy gets, and what every server must take as well. */
+static const char *http_path(const char *uri) {
+    const char *slashes = uri[0] == '/' ? NULL : strstr(uri, "://");
+    if (slashes == NULL)
+        return uri;
+    const char *path = strchr(slashes + 3, '/');
+    return path != NULL ? path : "/";
+}
+
 static void *http_uri(void *arg, const char *uri, struct MHD_Connection *mhd) {
     struct http *h = arg;
+    const char *path = http_path(uri);
     struct http_req *req = calloc(1, sizeof(*req));
     if (req == NULL)
         return NULL;
@@ -144,7 +154,7 @@ static void *http_uri(void *arg, const char *uri, struct MHD_Connection *mhd) {
     req->http = h;
     req->mhd = mhd;
     req->conn = info != NULL ? info->socket_context : NULL;
-    req->target = strndup(uri, strcspn(uri, "?"));
+    req->target = strndup(path, strcspn(path, "?"));
     req->line = uri;
     req->line_len = strlen(uri);
     req->begun_ns = clock_mono_ns();
@@ -170,6 +180,7 @@ static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
     http_unwatch(req->conn);
     if (req->gone != NULL && !req->dead)
         req->gone(req);
+    h->in_flight--;
     if (h->app.ended != NULL)
         h->app.ended(h->app.arg, req);
     if (req->stream != NULL)
@@ -181,7 +192,6 @@ static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
     http_body_release(req);
     free(req->target);
     free(req);
-    h->in_flight--;
 }
 
 static void http_link(struct http_conn *c) {

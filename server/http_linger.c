@@ -8,7 +8,7 @@
 #include "fd.h"
 #include "http_internal.h"
 
-#define HTTP_LINGER_MAX 64u
+#define HTTP_LINGER_MAX 32u
 #define HTTP_LINGER_MS 5000u
 #define HTTP_LINGER_PIECE ((size_t)1024 * 1024)
 

@@ -26,7 +26,9 @@ struct link_jail {
     struct link *link;
     uint64_t id; /* 0 = slot is free */
     const struct link_jail_ops *ops;
-    void *owner; /* NULL = nobody listens: CLOSE was sent */
+    void *owner; /* NULL = nobody listens: CLOSE was sent, or is about to be */
+    struct link_jail *next_closing;
+    bool closing; /* CLOSE is about to be sent */
 };
 
 void link_init(struct link *l, const char *name, struct loop *loop, struct log *log,
@@ -63,6 +65,8 @@ static void link_forget(struct link *l) {
 static void link_disconnect(struct link *l) {
     loop_del(l->loop, &l->source);
     loop_defer_stop(l->loop, &l->fail);
+    loop_defer_stop(l->loop, &l->close);
+    l->closing = NULL;
     fd_close(&l->fd);
     link_send_drop(l);
     l->state = LINK_CLOSED;
@@ -180,7 +184,7 @@ static int link_on_closed(struct link *l, const void *packet, struct err *err) {
     struct link_jail *j = link_find(l, closed->head.jail, err);
     if (j == NULL)
         return -1;
-    if (j->owner != NULL)
+    if (j->owner != NULL || j->closing)
         return err_set(err, ERR_PROTOCOL, 0, "%s closed a jail that is in use", l->name);
     j->id = 0;
     l->free_list[l->free_count++] = (uint32_t)(j - l->jails);
@@ -376,12 +380,26 @@ void link_kill(struct link_jail *j, uint32_t number, enum cause cause) {
     link_send_small(j->link, &kill, sizeof(kill));
 }
 
-void link_close_jail(struct link_jail *j) {
+static void link_send_closes(void *arg) {
+    struct link *l = arg;
     struct wire_close packet;
     memset(&packet, 0, sizeof(packet));
-    wire_head_init(&packet.head, WIRE_CLOSE, sizeof(packet), j->id, 0);
+    while (l->closing != NULL && l->state != LINK_CLOSED) {
+        struct link_jail *j = l->closing;
+        l->closing = j->next_closing;
+        j->closing = false;
+        wire_head_init(&packet.head, WIRE_CLOSE, sizeof(packet), j->id, 0);
+        link_send_small(l, &packet, sizeof(packet));
+    }
+}
+
+void link_close_jail(struct link_jail *j) {
+    struct link *l = j->link;
     j->owner = NULL;
-    link_send_small(j->link, &packet, sizeof(packet));
+    j->next_closing = l->closing;
+    j->closing = true;
+    l->closing = j;
+    loop_defer(l->loop, &l->close, link_send_closes, l);
 }
 
 void link_abandon(struct link_jail *j) {

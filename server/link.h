@@ -70,7 +70,9 @@ struct link {
     uint64_t serial;
     struct link_packet *out_first, *out_last; /* what the socket would not take yet */
     size_t out_count;
-    struct loop_defer fail; /* a send failed: end the connection after the current round */
+    struct loop_defer fail;    /* a send failed: end the connection after the current round */
+    struct loop_defer close;   /* CLOSE is to be sent … */
+    struct link_jail *closing; /* … for these */
     struct err fail_why;
     uint64_t *packet; /* WIRE_PACKET_MAX bytes, aligned */
 };
@@ -112,5 +114,6 @@ void link_kill(struct link_jail *j, uint32_t number, enum cause cause);
 void link_abandon(struct link_jail *j);
 /* The shard does not do what it should: ends the connection, after the current round. */
 void link_fail(struct link_jail *j, const char *why);
-/* The owner is done with the jail: CLOSE is sent, and nothing is heard of it any more. */
+/* The owner is done with the jail: nothing is heard of it any more. CLOSE is sent at the end of the
+ * current round, after what the owner still does in it: its client's answer comes first. */
 void link_close_jail(struct link_jail *j);

@@ -99,4 +99,6 @@ void route_ended(void *server, struct http_req *req) {
     struct server *s = server;
     if (req->status > 0 && req->status < METRICS_STATUS_MAX)
         s->metrics.responses[req->status / 100]++;
+    if (s->draining && s->quiet != NULL && http_in_flight(s->http) == 0)
+        s->quiet(s->quiet_arg);
 }

@@ -470,9 +470,8 @@ void run_cancel(struct run *run, enum cause cause) {
 }
 
 static void run_finish(struct run *run) {
+    struct link_jail *jail = run->jail;
     run->phase = RUN_DONE;
-    if (run->jail != NULL)
-        link_close_jail(run->jail);
     run->jail = NULL;
     loop_timer_stop(run->runs->loop, &run->drain);
     loop_timer_stop(run->runs->loop, &run->watchdog);
@@ -484,4 +483,6 @@ static void run_finish(struct run *run) {
     events_add(&run->events, EVENTS_DONE, 0, NULL);
     runs_finished(run->runs, run);
     run_tell(run, true);
+    if (jail != NULL)
+        link_close_jail(jail);
 }

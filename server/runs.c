@@ -249,7 +249,25 @@ void runs_count_end(struct runs *runs, enum cause cause) {
     runs->metrics->ends[cause]++;
 }
 
+/* One line for each run, for who asked for it. */
+static void runs_log_done(struct runs *runs, const struct run *run) {
+    struct log_line line;
+    if (runs->log->min > LOG_DEBUG)
+        return;
+    const struct run_step *step = &run->steps[run->current];
+    log_begin(&line, runs->log, LOG_DEBUG, "run_done");
+    log_str(&line, "run", run->id);
+    log_str(&line, "user", run->owner);
+    log_str(&line, "policy", run->policy.name);
+    log_u64(&line, "steps", run->step_count);
+    log_u64(&line, "last_step", run->current);
+    log_str(&line, "cause", cause_name(step->end.cause));
+    log_u64(&line, "ms", (run->ended_ns - run->created_ns) / CLOCK_NS_PER_MS);
+    log_end(&line);
+}
+
 void runs_finished(struct runs *runs, struct run *run) {
+    runs_log_done(runs, run);
     if (run->queued.queued)
         queue_remove(&runs->queue, &run->queued);
     else if (run->dispatched_ns != 0)

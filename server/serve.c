@@ -1,6 +1,7 @@
 #include "serve.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,7 +30,7 @@
 #define SERVE_KILL_MS 5000u
 #define SERVE_FLUSH_MS 1000u
 /* Descriptors for everything that is neither a connection nor a run. */
-#define SERVE_FDS_RESERVED 64u
+#define SERVE_FDS_RESERVED 128u
 /* A run in a jail: three pipes, and while it is started their other ends and three memory files. */
 #define SERVE_FDS_PER_RUN 4u
 
@@ -87,10 +88,10 @@ static int serve_count_descriptors(struct serve *v, struct err *err) {
     setrlimit(RLIMIT_NOFILE, &rl);
     if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
         return err_sys(err, "asking for the limit of open files");
-    if (rl.rlim_cur < 4 * SERVE_FDS_RESERVED)
+    if (rl.rlim_cur < 2 * SERVE_FDS_RESERVED)
         return err_set(err, ERR_INVALID, 0,
                        "the limit of open files is %llu; the server needs at least %u",
-                       (unsigned long long)rl.rlim_cur, 4 * SERVE_FDS_RESERVED);
+                       (unsigned long long)rl.rlim_cur, 2 * SERVE_FDS_RESERVED);
     uint64_t half = (rl.rlim_cur - SERVE_FDS_RESERVED) / 2;
     v->http.max_connections = half < v->opt.connections ? half : v->opt.connections;
     v->runs.active_max = half / SERVE_FDS_PER_RUN;
@@ -113,6 +114,17 @@ static int serve_block_signals(struct serve *v, struct err *err) {
 static int serve_drop(struct serve *v, struct err *err) {
     umask(077);
     return drop_privileges(&v->user, err);
+}
+
+/* Large blocks (bodies, outputs, answers) go back to the system as soon as they are free; otherwise
+ * the heap would stay as large as it ever was. */
+static int serve_memory(struct serve *v, struct err *err) {
+    (void)v;
+    (void)err;
+    mallopt(M_MMAP_THRESHOLD, 256 * 1024);
+    mallopt(M_TRIM_THRESHOLD, 1024 * 1024);
+    mallopt(M_ARENA_MAX, 2);
+    return 0;
 }
 
 static int serve_tokens(struct serve *v, struct err *err) {
@@ -155,19 +167,17 @@ static int serve_http(struct serve *v, struct err *err) {
     return loop_add(s->loop, &v->signal_source, v->signals, EPOLLIN, serve_signal, v, err);
 }
 
-static const struct serve_stage {
-    const char *name;
-    int (*fn)(struct serve *v, struct err *err);
-} serve_stages[] = {
-    {"state directory and its lock", serve_enter_state},
-    {"the server's user", serve_find_user},
-    {"listening", serve_listen},
-    {"descriptors", serve_count_descriptors},
-    {"signals", serve_block_signals},
-    {"giving up root", serve_drop},
-    {"tokens", serve_tokens},
-    {"loop, workers, runner", serve_core},
-    {"HTTP", serve_http},
+static int (*const serve_stages[])(struct serve *v, struct err *err) = {
+    serve_enter_state, /* the state directory and its lock */
+    serve_find_user,   /* who the server becomes */
+    serve_listen,      /* the socket, which may have a port below 1024 */
+    serve_count_descriptors,
+    serve_block_signals,
+    serve_drop, /* root is given up; nothing from outside was read until here */
+    serve_memory,
+    serve_tokens,
+    serve_core, /* loop, workers, connections to the runner */
+    serve_http,
 };
 
 /* Stopping: no new work, what waits is cancelled, what runs may finish within the grace time, then
@@ -190,6 +200,12 @@ static void serve_flush(void *arg) {
         loop_stop(s->loop);
 }
 
+static void serve_quiet(void *arg) {
+    struct serve *v = arg;
+    if (v->flushing)
+        loop_stop(v->server.loop);
+}
+
 static void serve_kill(void *arg) {
     struct serve *v = arg;
     struct server *s = &v->server;
@@ -208,6 +224,8 @@ static void serve_drain(struct serve *v) {
     s->draining = true;
     s->runs.idle = serve_flush;
     s->runs.idle_arg = v;
+    s->quiet = serve_quiet;
+    s->quiet_arg = v;
     loop_timer_at(s->loop, &v->timer, clock_mono_ns() + v->opt.grace_ms * CLOCK_NS_PER_MS,
                   serve_kill, v, NULL);
     runs_cancel_queued(&s->runs);
@@ -229,7 +247,7 @@ static void serve_signal(void *arg, uint32_t events) {
 
 static int serve_set_up(struct serve *v, struct err *err) {
     for (size_t i = 0; i < sizeof(serve_stages) / sizeof(serve_stages[0]); i++)
-        if (serve_stages[i].fn(v, err) < 0)
+        if (serve_stages[i](v, err) < 0)
             return -1;
     return 0;
 }

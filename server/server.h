@@ -32,6 +32,8 @@ struct server {
     struct work *work;
     struct http *http;
     bool draining;
+    void (*quiet)(void *arg); /* while draining: no request is open any more */
+    void *quiet_arg;
 };
 
 /* Would it accept a run now? NULL = yes, else one sentence why not (valid until the next call). */

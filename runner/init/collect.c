@@ -23,6 +23,7 @@ struct collect {
     int root;
     uint64_t bytes_left;
     uint32_t files_left;
+    bool over; /* there was one more, and it is told */
     uint64_t visits_left;
     const char *pattern;
     uint32_t matches; /* of this pattern */
@@ -63,8 +64,12 @@ static int collect_record(struct collect *c, uint32_t type, uint32_t code, const
 }
 
 static int collect_error(struct collect *c, enum bundle_code code, const char *path) {
-    if (c->files_left == 0) {
+    if (c->over) {
         return 0;
+    }
+    if (c->files_left == 0) {
+        c->over = true;
+        return collect_record(c, BUNDLE_ERROR, BUNDLE_TOO_MANY, path, NULL);
     }
     c->files_left--;
     return collect_record(c, BUNDLE_ERROR, code, path, NULL);
@@ -122,6 +127,9 @@ static int collect_open(const struct collect *c, const char *path) {
 static int collect_file(struct collect *c, const char *path) {
     struct stat st;
     c->matches++;
+    if (c->files_left == 0) {
+        return collect_error(c, BUNDLE_TOO_MANY, path);
+    }
     int fd = collect_open(c, path);
     if (fd < 0) {
         return collect_error(c, collect_why(errno), path);
@@ -133,7 +141,7 @@ static int collect_file(struct collect *c, const char *path) {
         rc = collect_error(c, BUNDLE_NOT_REGULAR, path);
     } else if ((uint64_t)st.st_size > c->bytes_left) {
         rc = collect_error(c, BUNDLE_TOO_LARGE, path);
-    } else if (c->files_left > 0) {
+    } else {
         c->files_left--;
         c->bytes_left -= (uint64_t)st.st_size;
         rc = collect_record(c, BUNDLE_FILE, BUNDLE_OK, path, &st);
@@ -226,7 +234,7 @@ static int collect_walk(struct collect *c, int fd, size_t len, unsigned depth) {
     }
     int rc = 0;
     struct dirent *d;
-    while (rc == 0 && c->files_left > 0 && c->visits_left > 0 && (d = readdir(dir)) != NULL) {
+    while (rc == 0 && !c->over && c->visits_left > 0 && (d = readdir(dir)) != NULL) {
         if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0) {
             continue;
         }
@@ -257,7 +265,7 @@ int collect_run(int out, const struct spec *patterns, uint64_t max_bytes, uint32
     struct collect *c = scratch_new(sizeof *c);
     c->out = out;
     c->bytes_left = max_bytes;
-    c->files_left = max_files;
+    c->files_left = max_files > 0 ? max_files - 1 : 0; /* the last one may have to say "more" */
     c->visits_left = COLLECT_VISIT_MAX;
     c->root = open("/workspace", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (c->root < 0) {

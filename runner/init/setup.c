@@ -249,27 +249,28 @@ static int setup_seccomp(struct setup *s) {
     return s->filter_fd < 0 ? -1 : 0;
 }
 
+/* Nothing in /proc is there to be written for a command: not even its own oom_score_adj, which it
+ * could lower again where the runner itself was not allowed to raise the floor under it. */
+static int setup_proc_readonly(struct setup *s) {
+    (void)s;
+    return mount(NULL, "/proc", NULL,
+                 MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
+}
+
 struct setup_step {
     const char *name;
     int (*run)(struct setup *s);
 };
 
 static const struct setup_step setup_steps[] = {
-    {"undumpable", setup_undumpable},
-    {"session", setup_session},
-    {"keyring", setup_keyring},
-    {"hostname", setup_hostname},
-    {"loopback", setup_loopback},
-    {"propagation", setup_propagation},
-    {"writable", setup_writable},
-    {"proc", setup_proc},
-    {"devpts", setup_devpts},
-    {"masked", setup_masked},
-    {"rlimits", setup_rlimits},
-    {"oom", setup_oom},
-    {"userns", setup_userns},
-    {"bounding", setup_bounding},
-    {"no_new_privs", setup_no_new_privs},
+    {"undumpable", setup_undumpable}, {"session", setup_session},
+    {"keyring", setup_keyring},       {"hostname", setup_hostname},
+    {"loopback", setup_loopback},     {"propagation", setup_propagation},
+    {"writable", setup_writable},     {"proc", setup_proc},
+    {"devpts", setup_devpts},         {"masked", setup_masked},
+    {"rlimits", setup_rlimits},       {"oom", setup_oom},
+    {"userns", setup_userns},         {"proc_readonly", setup_proc_readonly},
+    {"bounding", setup_bounding},     {"no_new_privs", setup_no_new_privs},
     {"seccomp", setup_seccomp},
 };
 

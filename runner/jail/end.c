@@ -31,10 +31,10 @@ static void end_call(const struct end_facts *f, struct wire_end *end) {
     end->syscall_arch = f->syscall_arch;
 }
 
-static void end_imposed(const struct end_facts *f, struct wire_end *end) {
+static void end_cap(const struct end_facts *f, struct wire_end *end, enum cause cause) {
     const uint64_t *v = f->limits.v;
-    end->cause = f->imposed;
-    switch (f->imposed) {
+    end->cause = cause;
+    switch (cause) {
     case CAUSE_WALL_TIME:
         end_limit(end, v[LIMIT_WALL_MS], end_wall_ms(f));
         break;
@@ -80,6 +80,13 @@ static void end_killed(const struct end_facts *f, struct wire_end *end) {
     }
 }
 
+static void end_imposed(const struct end_facts *f, struct wire_end *end) {
+    end_cap(f, end, f->imposed);
+    if (f->exited && WIFSIGNALED(f->status)) {
+        end->signal = WTERMSIG(f->status);
+    }
+}
+
 void end_decide(const struct end_facts *f, struct wire_end *end) {
     end->exit_code = -1;
     end->signal = 0;
@@ -89,9 +96,6 @@ void end_decide(const struct end_facts *f, struct wire_end *end) {
     end_limit(end, 0, 0);
     if (f->imposed != CAUSE_NONE && (!f->exited || f->imposed_ns <= f->exit_ns)) {
         end_imposed(f, end);
-        if (f->exited && WIFSIGNALED(f->status)) {
-            end->signal = WTERMSIG(f->status);
-        }
         return;
     }
     if (f->refused) {
@@ -99,6 +103,14 @@ void end_decide(const struct end_facts *f, struct wire_end *end) {
         end->code = f->refused_code;
         (void)str_copy(end->stage, sizeof end->stage, f->refused_stage);
         (void)str_copy(end->path, sizeof end->path, f->refused_path);
+        return;
+    }
+    if (f->started && (f->end_on & END_ON_PIDS) && f->pids_refused > 0) {
+        end_cap(f, end, CAUSE_PIDS);
+        return;
+    }
+    if (f->started && (f->end_on & END_ON_DISK) && f->disk_full) {
+        end_cap(f, end, CAUSE_DISK);
         return;
     }
     if (f->exited) {

@@ -42,6 +42,8 @@ struct end_facts {
     uint64_t disk_bytes;
     uint64_t inodes;
     uint64_t pids_refused;
+    bool disk_full;  /* at the end */
+    uint32_t end_on; /* mask of enum end_on */
 };
 
 /* Fills cause, exit_code, signal, code, limit, observed, syscall_nr, syscall_arch, stage and path
@@ -49,6 +51,8 @@ struct end_facts {
  *
  * - imposed and not after the exit: that cause. It keeps the signal it was killed with as detail.
  * - refused: start, with errno, stage and path.
+ * - it ended by itself, but had met a cap before that it was to end on: pids, disk. The runner
+ * looks at these counters now and then, and here for the last time.
  * - killed by SIGKILL that nobody here sent, and the kernel's oom killer struck in its group:
  * memory if the group's or the jail's peak touched its limit, else memory_host.
  * - killed by SIGSYS after the filter caught a call of it: syscall. A SIGSYS alone anybody can

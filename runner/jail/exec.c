@@ -332,6 +332,7 @@ int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
     x->number = q->number;
     x->received_ns = q->received_ns;
     x->end_on = q->end_on;
+    x->facts.end_on = q->end_on;
     x->facts.limits = q->limits;
     x->facts.jail_mem_limit = jail->limits.v[LIMIT_MEM_BYTES];
     if (q->limits.v[LIMIT_MEM_BYTES] != jail->limits.v[LIMIT_MEM_BYTES] &&
@@ -355,7 +356,6 @@ static int exec_usage(struct exec *x, struct wire_end *end, struct err *err) {
     struct cgroup_jail_usage ju;
     struct end_facts *f = &x->facts;
     const struct cgroup_host *host = x->jail->host->cgroups;
-    bool full = false;
     if (cgroup_step_read(&x->cgroup, &u, err) != 0 ||
         cgroup_jail_read(host, &x->jail->cgroup, &ju, err) != 0) {
         return -1;
@@ -367,7 +367,7 @@ static int exec_usage(struct exec *x, struct wire_end *end, struct err *err) {
     if (u.oom_kills > 0 && cgroup_jail_peak(&x->jail->cgroup, &f->jail_mem_peak_bytes, err) != 0) {
         return -1;
     }
-    if (jail_disk(x->jail, &f->disk_bytes, &f->inodes, &full) != 0) {
+    if (jail_disk(x->jail, &f->disk_bytes, &f->inodes, &f->disk_full) != 0) {
         return err_sys(err, "reading the use of the writable file system");
     }
     uint64_t user = u.cpu_user_ns < f->cpu_ns ? u.cpu_user_ns : f->cpu_ns;

@@ -32,8 +32,11 @@ void jail_kill(struct jail *j) {
     j->state = JAIL_DYING;
     loop_timer_stop(j->host->loop, &j->build_timer);
     if (j->pidfd >= 0) {
-        /* With process 1 the kernel kills its whole pid namespace, and waits for it. */
-        (void)syscall(SYS_pidfd_send_signal, j->pidfd, SIGKILL, NULL, 0);
+        /* With process 1 the kernel kills its whole pid namespace, and waits for it. Its number is
+         * ours until we have waited for it, so the plain call is as safe. */
+        if (syscall(SYS_pidfd_send_signal, j->pidfd, SIGKILL, NULL, 0) != 0) {
+            (void)kill(j->pid, SIGKILL);
+        }
     }
 }
 
@@ -366,7 +369,7 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
     }
     if (j->pidfd >= 0) {
         siginfo_t info;
-        (void)syscall(SYS_pidfd_send_signal, j->pidfd, SIGKILL, NULL, 0);
+        (void)kill(j->pid, SIGKILL);
         while (waitid(P_PIDFD, (id_t)j->pidfd, &info, WEXITED) != 0 && errno == EINTR) {
         }
     }

@@ -237,7 +237,8 @@ static int session_check_fds(const struct wire_exec *q, const int *fds, size_t n
     return 0;
 }
 
-/* Keeps the request until the jail is ready for it: from here on its descriptors are the entry's. */
+/* Keeps the request until the jail is ready for it: from here on its descriptors are the entry's.
+ */
 static void session_wish_keep(struct session_jail *e, const struct wire_exec *q, const int *fds,
                               size_t nfds) {
     bool first = !e->limits_set;

@@ -13,7 +13,7 @@
 #define LEFTOVERS_FILE "run/cgroups"
 #define LEFTOVERS_SOCKETS 64u
 
-static void leftovers_sockets(void) {
+void leftovers_sockets(void) {
     for (unsigned i = 0; i < LEFTOVERS_SOCKETS; i++) {
         char path[64];
         (void)snprintf(path, sizeof path, "run/runner.%u.sock", i);

@@ -9,5 +9,7 @@
 /* Removes every recorded group with what is in it, and stale sockets. Only what is recorded:
  * nothing is found by its name. The caller holds the lock, so nobody uses them. */
 int leftovers_sweep(struct log *log, struct err *err);
+/* Removes the shards' sockets. */
+void leftovers_sockets(void);
 /* Records the groups that this life is going to use; before they are used. */
 int leftovers_record(char paths[][512], unsigned count, struct err *err);

@@ -178,6 +178,14 @@ static int main_selftest(struct runner *r, struct cgroup_host *cgroups, struct e
     return 0;
 }
 
+static void main_bases(struct runner *r, const struct cgroup_host *cgroups) {
+    for (size_t i = 0; i < cgroups->count; i++) {
+        char *base = r->supervise.base[r->supervise.bases++];
+        (void)str_copy(base, sizeof r->supervise.base[0], cgroups->tree[i].base_path);
+        *strrchr(base, '/') = '\0';
+    }
+}
+
 /* Finds the cgroup trees, records the base groups for the next start, proves the limits in one. */
 static int main_prove(struct runner *r, struct err *err) {
     struct cgroup_host cgroups;
@@ -186,10 +194,18 @@ static int main_prove(struct runner *r, struct err *err) {
     if (cgroup_host_init(&cgroups, name, r->mount_dir, err) != 0) {
         return -1;
     }
-    for (size_t i = 0; i < cgroups.count; i++) {
-        char *base = r->supervise.base[r->supervise.bases++];
-        (void)str_copy(base, sizeof r->supervise.base[0], cgroups.tree[i].base_path);
-        *strrchr(base, '/') = '\0';
+    main_bases(r, &cgroups);
+    cgroup_host_done(&cgroups);
+    /* Groups of our name that no record told of: the state directory of an earlier life was
+     * removed, and ours was given its inode. Nobody alive can have it, since a runner keeps its own
+     * open. */
+    for (unsigned i = 0; i < r->supervise.bases; i++) {
+        if (cgroup_sweep(r->supervise.base[i], err) != 0) {
+            return -1;
+        }
+    }
+    if (cgroup_host_init(&cgroups, name, r->mount_dir, err) != 0) {
+        return -1;
     }
     if (!r->opt.keep_dynmods && cgroup_favor_dynmods(&cgroups) == 1) {
         struct log_line l;
@@ -243,7 +259,9 @@ static int main_serve(struct runner *r) {
     s->shard.programs[0] = r->programs[0];
     s->shard.programs[1] = r->programs[1];
     s->shard.log = &r->log;
-    return supervise_run(s);
+    int code = supervise_run(s);
+    leftovers_sockets();
+    return code;
 }
 
 int main(int argc, char **argv) {

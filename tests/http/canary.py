@@ -31,6 +31,7 @@ class Canaries:
     open_file = ""     # a file that anybody on the host may read and write
     directory = ""     # a directory with mode 0777 that holds both
     shm_file = ""      # the same in /dev/shm
+    etc_file = ""      # the same in /etc
     unix_socket = ""   # a listening socket in /tmp
     run_socket = ""    # a listening socket in /run
     tcp_port = 0       # a listening port on 127.0.0.1
@@ -62,6 +63,7 @@ def set_up():
     Canaries.root_only = _file(os.path.join(directory, "root"), 0o600)
     Canaries.open_file = _file(os.path.join(directory, "open"), 0o666)
     Canaries.shm_file = _file("/dev/shm/pinfold-canary-%d" % os.getpid(), 0o666)
+    Canaries.etc_file = _file("/etc/pinfold-canary-%d" % os.getpid(), 0o644)
     Canaries.unix_socket = os.path.join(directory, "socket")
     Canaries.run_socket = "/run/pinfold-canary-%d.sock" % os.getpid()
     for path in (Canaries.unix_socket, Canaries.run_socket):

@@ -3,6 +3,7 @@ runs with a layer less. Each layer is broken from outside, one at a time, around
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -168,6 +169,38 @@ def _(_):
             with open(os.path.join(path, "pids.max"), "w") as out:
                 out.write(str(harness.GUARD_PIDS))
         pair.wait_ready(5)
+        check.eventually(lambda: pair.client.run(argv=["true"])["ok"], 5, "a run works again")
+        pair.check_clean(2)
+
+
+def first_free(pid):
+    taken = {int(n) for n in clean.names("/proc/%d/fd" % pid)}
+    return next(n for n in range(len(taken) + 1) if n not in taken)
+
+
+@test("a runner without descriptors says so, blames nobody, and recovers", case="49, D3", own=True,
+      deadline=30)
+def _(_):
+    with harness.Pair(slots=4, warm=0) as pair:
+        pair.warm_up()
+        pids = pair.shard_pids()
+        before = [resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids]
+        for pid, (_, hard) in zip(pids, before):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (first_free(pid), hard))
+        try:
+            watch = Stopwatch()
+            answer = pair.client.send(argv=["touch", "x"], stdin="x")
+            watch.below(5, "the answer")
+            if answer.status == 200:
+                end = answer.json()["steps"][0]["end"]
+                check.member(end["cause"], ("internal", "interrupted"), "cause")
+            else:
+                check.error(answer, (429, 500, 503))
+        finally:
+            for pid, limits in zip(pids, before):
+                if os.path.exists("/proc/%d" % pid):
+                    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+        check.eventually(lambda: pair.probe("/readyz") == 200, 5, "ready again")
         check.eventually(lambda: pair.client.run(argv=["true"])["ok"], 5, "a run works again")
         pair.check_clean(2)
 

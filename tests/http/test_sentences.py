@@ -2,6 +2,7 @@
 has a proof here, made from inside a jail of that policy; a sentence without one is a failure."""
 
 import json
+import os
 import re
 
 import canary
@@ -12,13 +13,10 @@ from suite import add
 MIB = 1 << 20
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
-# What a made-up /etc may hold.
-ETC = {"passwd", "group", "hosts", "hostname", "host.conf", "nsswitch.conf", "resolv.conf", "localtime", "timezone",
-       "ssl", "ca-certificates", "ca-certificates.conf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives",
-       "machine-id", "profile", "bash.bashrc", "shells", "services", "protocols", "mime.types", "os-release",
-       "debian_version", "java-17-openjdk", "java-11-openjdk", "java", "python3", "python3.11", "perl", "terminfo",
-       "inputrc", "fonts", "default", "mtab", "gitconfig", "npmrc", "login.defs", "environment", "magic", "ethertypes",
-       "rpc", "networks", "gai.conf", "subuid", "subgid", "locale.alias", "xdg", "emacs", "vim", "pki", "openssl"}
+# What holds the settings, users and secrets of a host.
+SETTINGS = ["shadow", "gshadow", "sudoers", "fstab", "ssh", "pam.d", "systemd", "cron.d", "crontab", "network",
+            "environment", "gitconfig", "npmrc", "pip.conf", "apt", "wgetrc", "curlrc", "ssl/private", "docker",
+            "kubernetes", "subuid", "login.defs", "hosts.allow", "sysctl.conf", "modprobe.d", "udev", "default"]
 
 
 def inside(pair, policy, script, *arguments, **more):
@@ -33,13 +31,14 @@ def programs(pair, policy, _):
 
 
 def made_up_etc(pair, policy, _):
-    seen = inside(pair, policy, "print(json.dumps([os.listdir('/etc'), open('/etc/passwd').read(), "
-                                "open('/etc/hosts').read(), [p for p in ('/etc/shadow', '/etc/gshadow', '/etc/sudoers', "
-                                "'/etc/fstab', '/etc/ssh', '/etc/pam.d', '/etc/systemd', '/etc/cron.d') if os.path.exists(p)]]))")
-    check.equal(set(seen[0]) - ETC, set(), "what else is in /etc")
+    script = "print(json.dumps([[n for n in sys.argv[1:] if os.path.lexists('/etc/' + n)], " \
+             "open('/etc/passwd').read(), open('/etc/hosts').read()]))"
+    seen = inside(pair, policy, script, os.path.basename(Canaries.etc_file), *SETTINGS)
+    check.equal(seen[0], [], "settings of the host in /etc")
+    users = [line.split(":")[0] for line in seen[1].splitlines()]
+    check.equal(users, ["root", "user", "nobody"], "users")
     check.holds(seen[1], "user:x:1000:1000:", "passwd")
     check.holds(seen[2], "localhost", "hosts")
-    check.equal(seen[3], [], "settings of the host")
     answer = check.ok(pair.client.sh("date +%Z; ls /etc/ssl/certs | grep -c .; getent passwd user | wc -l", policy=policy))
     zone, certificates, users = check.lines(answer)
     check.true(zone == "UTC" and int(certificates) > 0 and users == "1", "time zone, certificates, users: %r", zone)
@@ -119,9 +118,9 @@ FILL = """
 def full(path, step):
     n = 0
     try:
-        with open(path, 'wb', 0) as f:
+        with open(path, 'ab', 0) as f:
             while True: n += f.write(bytes(step))
-    except OSError as e: assert e.errno == 28, e
+    except OSError as e: assert e.errno in (27, 28), e
     return n
 total = sum(full(p + '/f', s) for s in (1 << 20, 4096) for p in sys.argv[2:])
 for p in sys.argv[2:]: os.unlink(p + '/f')

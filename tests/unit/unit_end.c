@@ -120,8 +120,8 @@ static void the_filters_kill_is_told_from_a_sigsys_that_was_sent(void **state) {
 }
 
 static void what_was_imposed_first_is_the_cause(void **state) {
-    static const enum cause causes[] = {CAUSE_WALL_TIME, CAUSE_CPU_TIME,    CAUSE_PIDS,
-                                        CAUSE_DISK,      CAUSE_OUTPUT,      CAUSE_CANCELLED,
+    static const enum cause causes[] = {CAUSE_WALL_TIME,   CAUSE_CPU_TIME,   CAUSE_PIDS,
+                                        CAUSE_DISK,        CAUSE_OUTPUT,     CAUSE_CANCELLED,
                                         CAUSE_LOST_CLIENT, CAUSE_INTERRUPTED};
     (void)state;
     for (size_t i = 0; i < UNIT_COUNT(causes); i++) {
@@ -156,6 +156,23 @@ static void a_limit_that_comes_after_the_exit_is_too_late(void **state) {
     struct wire_end end = unit_decide(&f);
     assert_int_equal(end.cause, CAUSE_EXIT);
     assert_int_equal(end.exit_code, 3);
+}
+
+static void a_cap_to_end_on_counts_even_when_it_ended_by_itself(void **state) {
+    (void)state;
+    struct end_facts f = unit_facts(EXITED(0));
+    f.pids_refused = 3;
+    f.disk_full = true;
+    assert_int_equal(unit_decide(&f).cause, CAUSE_EXIT);
+    f.end_on = END_ON_DISK;
+    assert_int_equal(unit_decide(&f).cause, CAUSE_DISK);
+    f.end_on = END_ON_PIDS;
+    struct wire_end end = unit_decide(&f);
+    assert_int_equal(end.cause, CAUSE_PIDS);
+    assert_int_equal(end.limit, 64);
+    assert_int_equal(end.observed, 3);
+    f.started = false;
+    assert_int_equal(unit_decide(&f).cause, CAUSE_INTERNAL);
 }
 
 static void a_refused_exec_is_start_with_path_and_errno(void **state) {
@@ -210,6 +227,7 @@ int main(void) {
         cmocka_unit_test(what_was_imposed_first_is_the_cause),
         cmocka_unit_test(a_handler_that_exits_0_at_the_limit_does_not_win),
         cmocka_unit_test(a_limit_that_comes_after_the_exit_is_too_late),
+        cmocka_unit_test(a_cap_to_end_on_counts_even_when_it_ended_by_itself),
         cmocka_unit_test(a_refused_exec_is_start_with_path_and_errno),
         cmocka_unit_test(a_child_that_dies_before_exec_is_our_fault),
         cmocka_unit_test(out_of_memory_before_exec_is_still_memory),
