@@ -19,10 +19,14 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "init.h"
 
+#ifndef CLONE_NEWTIME
+#define CLONE_NEWTIME 0x80 /* musl 1.2.3 does not name it */
+#endif
 #define SETUP_OOM_ADJ "500" /* above every process of the host: a jail is the first to go */
 
 static int setup_write(const char *path, const char *text) {
@@ -249,6 +253,23 @@ static int setup_seccomp(struct setup *s) {
     return s->filter_fd < 0 ? -1 : 0;
 }
 
+/* Commands get a time namespace in which the host's uptime is not told: CLOCK_BOOTTIME and
+ * /proc/uptime begin with the jail. CLOCK_MONOTONIC stays as it is, since limits are measured on it
+ * from outside. Kernels before 5.6 have no such namespace, and nothing to say about it. */
+static int setup_time(struct setup *s) {
+    struct timespec boot;
+    char text[64];
+    (void)s;
+    if (access("/proc/self/timens_offsets", F_OK) != 0) {
+        return errno == ENOENT ? 0 : -1;
+    }
+    if (unshare(CLONE_NEWTIME) != 0 || clock_gettime(CLOCK_BOOTTIME, &boot) != 0) {
+        return -1;
+    }
+    (void)snprintf(text, sizeof text, "boottime %lld 0", -(long long)boot.tv_sec);
+    return setup_write("/proc/self/timens_offsets", text);
+}
+
 /* Nothing in /proc is there to be written for a command: not even its own oom_score_adj, which it
  * could lower again where the runner itself was not allowed to raise the floor under it. */
 static int setup_proc_readonly(struct setup *s) {
@@ -263,14 +284,23 @@ struct setup_step {
 };
 
 static const struct setup_step setup_steps[] = {
-    {"undumpable", setup_undumpable}, {"session", setup_session},
-    {"keyring", setup_keyring},       {"hostname", setup_hostname},
-    {"loopback", setup_loopback},     {"propagation", setup_propagation},
-    {"writable", setup_writable},     {"proc", setup_proc},
-    {"devpts", setup_devpts},         {"masked", setup_masked},
-    {"rlimits", setup_rlimits},       {"oom", setup_oom},
-    {"userns", setup_userns},         {"proc_readonly", setup_proc_readonly},
-    {"bounding", setup_bounding},     {"no_new_privs", setup_no_new_privs},
+    {"undumpable", setup_undumpable},
+    {"session", setup_session},
+    {"keyring", setup_keyring},
+    {"hostname", setup_hostname},
+    {"loopback", setup_loopback},
+    {"propagation", setup_propagation},
+    {"writable", setup_writable},
+    {"proc", setup_proc},
+    {"devpts", setup_devpts},
+    {"masked", setup_masked},
+    {"rlimits", setup_rlimits},
+    {"oom", setup_oom},
+    {"userns", setup_userns},
+    {"time", setup_time},
+    {"proc_readonly", setup_proc_readonly},
+    {"bounding", setup_bounding},
+    {"no_new_privs", setup_no_new_privs},
     {"seccomp", setup_seccomp},
 };
 
