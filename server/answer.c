@@ -217,14 +217,24 @@ static void answer_timing(struct json_out *j, const struct run *run) {
     json_out_close(j, '}');
 }
 
+/* The step that ended the run; when all that failed were allowed to, the first of them. */
 static void answer_failed_step(struct json_out *j, const struct run *run) {
+    size_t found = run->step_count;
     for (size_t i = 0; i < run->step_count; i++) {
-        if (run->steps[i].state == RUN_STEP_DONE && !run->steps[i].ok) {
-            json_out_u64(j, "failed_step", i);
-            return;
+        const struct run_step *step = &run->steps[i];
+        if (step->state != RUN_STEP_DONE || step->ok) {
+            continue;
         }
+        if (!step->continue_on_error) {
+            found = i;
+            break;
+        }
+        found = found == run->step_count ? i : found;
     }
-    json_out_null(j, "failed_step");
+    if (found < run->step_count)
+        json_out_u64(j, "failed_step", found);
+    else
+        json_out_null(j, "failed_step");
 }
 
 static void answer_end_on(struct json_out *j, uint32_t mask) {

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -86,6 +87,24 @@ static void api_info_capability(struct json_out *j, const struct wire_capability
     json_out_close(j, '}');
 }
 
+/* The one limit that the server keeps and no runner. */
+static void api_info_output(struct json_out *j) {
+    char proof[160];
+    snprintf(
+        proof, sizeof(proof),
+        "at start, %u bytes went through a cap of %u: as many were kept, half from the beginning "
+        "and half from the end, and the rest was counted",
+        CAPTURE_PROBE_BYTES, CAPTURE_PROBE_CAP);
+    json_out_open(j, NULL, '{');
+    json_out_str(j, "name", limit_info(LIMIT_OUTPUT_BYTES)->name);
+    json_out_str(j, "status", "enforced");
+    json_out_bool(j, "required", true);
+    json_out_str(j, "how",
+                 "the server keeps the first and the last half and counts what is between");
+    json_out_str(j, "proof", proof);
+    json_out_close(j, '}');
+}
+
 void api_info_capabilities(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct buf out;
@@ -108,6 +127,7 @@ void api_info_capabilities(struct server *s, struct http_req *req, const struct 
     json_out_open(&j, "capabilities", '[');
     for (size_t i = 0; i < shard->capability_count; i++)
         api_info_capability(&j, &shard->capabilities[i]);
+    api_info_output(&j);
     json_out_close(&j, ']');
     api_info_end(req, &j);
 }

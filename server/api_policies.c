@@ -128,11 +128,12 @@ static void api_policies_say_write(struct json_out *j, const struct wire_policy 
     json_out_close(j, ']');
 }
 
-static void api_policies_say_reach(struct json_out *j) {
-    static const char *const say[] = {
+static void api_policies_say_reach(struct json_out *j, bool strict) {
+    const char *const say[] = {
         "It cannot reach any network: the only interface is a loopback of its own, and names "
         "other than localhost are not found, at once.",
-        "It can talk to itself over loopback, with IPv4 and IPv6.",
+        strict ? "It cannot open sockets other than Unix ones, so not even that loopback is of use."
+               : "It can talk to itself over loopback, with IPv4 and IPv6.",
         "It cannot reach other sandboxes, the host's processes or sockets, shared memory or keys.",
         "It cannot gain privileges: setuid programs have no effect, capabilities are empty, and "
         "system calls outside of an allow-list fail or end it.",
@@ -213,7 +214,7 @@ static void api_policies_write(struct json_out *j, const struct wire_policy *p,
     json_out_open(j, "sentences", '{');
     api_policies_say_read(j);
     api_policies_say_write(j, p);
-    api_policies_say_reach(j);
+    api_policies_say_reach(j, set != NULL && strcmp(set, "strict") == 0);
     json_out_close(j, '}');
     json_out_close(j, '}');
 }

@@ -269,3 +269,36 @@ void capture_text(const struct capture *c, struct capture_text *out) {
 void capture_line(uint64_t omitted, char line[CAPTURE_LINE_SIZE]) {
     snprintf(line, CAPTURE_LINE_SIZE, "\n[%" PRIu64 " bytes omitted]\n", omitted);
 }
+
+static bool capture_probe_kept(const struct capture *c, uint64_t offset, size_t len) {
+    struct iovec parts[CAPTURE_PIECES];
+    int n = capture_view(c, offset, len, parts);
+    for (int i = 0; i < n; i++)
+        for (size_t k = 0; k < parts[i].iov_len; k++, offset++)
+            if (((const char *)parts[i].iov_base)[k] != (char)(offset % 113))
+                return false;
+    return true;
+}
+
+int capture_probe(struct err *err) {
+    struct capture c;
+    struct capture_text text;
+    char piece[4000];
+    capture_init(&c, CAPTURE_PROBE_CAP);
+    int rc = 0;
+    while (rc == 0 && c.total < CAPTURE_PROBE_BYTES) {
+        for (size_t i = 0; i < sizeof(piece); i++)
+            piece[i] = (char)((c.total + i) % 113);
+        rc = capture_append(&c, piece, sizeof(piece), err);
+    }
+    capture_finish(&c);
+    capture_text(&c, &text);
+    if (rc == 0 &&
+        (text.head + text.tail != CAPTURE_PROBE_CAP ||
+         text.omitted != CAPTURE_PROBE_BYTES - CAPTURE_PROBE_CAP ||
+         capture_memory(&c) > CAPTURE_PROBE_CAP || !capture_probe_kept(&c, 0, text.head) ||
+         !capture_probe_kept(&c, c.total - text.tail, text.tail)))
+        rc = err_set(err, ERR_STATE, 0, "the cap on output does not hold");
+    capture_done(&c);
+    return rc;
+}

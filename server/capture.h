@@ -76,3 +76,9 @@ void capture_text(const struct capture *c, struct capture_text *out);
 /* "\n[N bytes omitted]\n": the one line between head and tail. */
 #define CAPTURE_LINE_SIZE 64
 void capture_line(uint64_t omitted, char line[CAPTURE_LINE_SIZE]);
+
+/* Tries it: more than the cap goes in, exactly the cap must stay, and the count must be right. The
+ * cap on output is kept here and not by the kernel, so this is its proof at start. */
+#define CAPTURE_PROBE_CAP 1000u
+#define CAPTURE_PROBE_BYTES 1000000u
+int capture_probe(struct err *err);

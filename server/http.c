@@ -16,8 +16,8 @@
 #define HTTP_SWALLOW_MAX (64u * 1024)
 /* Request line and headers together; also the buffer for reading bodies and writing streams. */
 #define HTTP_MEMORY (48u * 1024)
-/* How long a request sleeps before its connection is watched for a hang-up. */
-#define HTTP_WATCH_NS (50 * CLOCK_NS_PER_MS)
+/* A client that has closed its sending side has this long to be understood. */
+#define HTTP_FINISH_MS 500u
 /* libmicrohttpd's own time-out: no progress at all, in either direction, in seconds. */
 #define HTTP_IDLE_S 60u
 
@@ -80,56 +80,60 @@ void http_deadline(struct http_conn *c, uint64_t ms) {
         loop_timer_at(c->http->loop, &c->deadline, c->due_ns, http_late, c, NULL);
 }
 
-/* Sleeping and hang-ups. */
+/* Sleeping and hang-ups. libmicrohttpd does not look at connections that sleep, and overlooks the
+ * end of file that comes together with the last bytes; so we watch, too. */
 
-static void http_hangup(void *arg, uint32_t events) {
-    struct http_conn *c = arg;
-    struct http_req *req = c->req;
-    if ((events & (EPOLLHUP | EPOLLERR)) == 0 && !(req != NULL && req->half_close_is_gone)) {
-        /* Only its sending side is closed; it may well read our answer. */
-        loop_mod(c->http->loop, &c->hangup, 0, NULL);
-        return;
-    }
-    loop_del(c->http->loop, &c->hangup);
-    if (req == NULL || req->dead)
-        return;
+static void http_give_up(struct http_req *req) {
     req->dead = true;
     if (req->gone != NULL)
         req->gone(req);
     req->gone = NULL;
-    if (req->asleep) {
-        req->asleep = false;
-        MHD_resume_connection(req->mhd);
-        http_run_soon(c->http);
+    if (req->asleep)
+        http_wake(req);
+}
+
+static void http_hangup(void *arg, uint32_t events) {
+    struct http_conn *c = arg;
+    struct http_req *req = c->req;
+    bool whole = (events & (EPOLLHUP | EPOLLERR)) != 0;
+    c->half_closed = true;
+    /* What was seen is reported again and again otherwise. */
+    if (whole)
+        loop_del(c->http->loop, &c->hangup);
+    else if (c->hangup.fd >= 0)
+        loop_mod(c->http->loop, &c->hangup, 0, NULL);
+    if (req != NULL && req->asleep && !req->dead) {
+        /* Only its sending side is closed? Then it may well read our answer. */
+        if (whole || req->half_close_is_gone)
+            http_give_up(req);
+    } else if (req == NULL || req->phase < HTTP_HANDLED) {
+        http_deadline(c, HTTP_FINISH_MS);
     }
 }
 
-static void http_watch(void *arg) {
-    struct http_conn *c = arg;
-    if (c->hangup.fd < 0)
-        loop_add(c->http->loop, &c->hangup, c->fd, EPOLLRDHUP, http_hangup, c, NULL);
+static void http_hangup_again(void *arg) {
+    http_hangup(arg, EPOLLRDHUP);
 }
 
 void http_sleep(struct http_req *req) {
     struct http_conn *c = req->conn;
     req->asleep = true;
     MHD_suspend_connection(req->mhd);
-    /* Not at once: most requests do not sleep for long enough to be worth two system calls. */
-    loop_timer_at(c->http->loop, &c->watch, clock_mono_ns() + HTTP_WATCH_NS, http_watch, c, NULL);
-}
-
-static void http_unwatch(struct http_conn *c) {
-    loop_timer_stop(c->http->loop, &c->watch);
-    loop_del(c->http->loop, &c->hangup);
+    if (c->half_closed && req->half_close_is_gone)
+        loop_defer(c->http->loop, &c->again, http_hangup_again, c);
 }
 
 void http_wake(struct http_req *req) {
     if (!req->asleep)
         return;
     req->asleep = false;
-    http_unwatch(req->conn);
     MHD_resume_connection(req->mhd);
     http_run_soon(req->http);
+}
+
+static void http_unwatch(struct http_conn *c) {
+    loop_defer_stop(c->http->loop, &c->again);
+    loop_del(c->http->loop, &c->hangup);
 }
 
 /* The request's life. */
@@ -188,7 +192,7 @@ static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
     if (req->response != NULL)
         MHD_destroy_response(req->response);
     req->conn->req = NULL;
-    http_deadline(req->conn, h->options.header_ms);
+    http_deadline(req->conn, req->conn->half_closed ? HTTP_FINISH_MS : h->options.header_ms);
     http_body_release(req);
     free(req->target);
     free(req);
@@ -240,6 +244,7 @@ static void http_connection(void *arg, struct MHD_Connection *mhd, void **contex
     c->hangup.fd = -1;
     *context = c;
     http_link(c);
+    loop_add(h->loop, &c->hangup, c->fd, EPOLLRDHUP, http_hangup, c, NULL);
     http_deadline(c, h->options.header_ms);
 }
 
@@ -333,6 +338,7 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *mhd, const 
         return MHD_NO;
     if (req->method == NULL) {
         req->method = method;
+        req->version = version;
         req->has_nul = http_hides_nul(req, version);
         return http_begin(req);
     }
@@ -370,13 +376,16 @@ struct http *http_start(struct loop *loop, struct log *log, const struct http_op
     h->app = *app;
     h->options = *options;
     h->source.fd = -1;
-    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
     struct MHD_OptionItem items[] = {
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HTTP_MEMORY, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)options->max_connections, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, HTTP_IDLE_S, NULL},
         {MHD_OPTION_LISTEN_SOCKET, options->listen_fd, NULL},
-        {MHD_OPTION_STRICT_FOR_CLIENT, 1, NULL},
+        /* What strictness would refuse, http_body_framing() refuses: the library's answer to it has
+         * its head twice. */
+        {MHD_OPTION_STRICT_FOR_CLIENT, 0, NULL},
+        {MHD_OPTION_EXTERNAL_LOGGER, (intptr_t)http_body_logged, h},
         {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)http_completed, h},
         {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)http_connection, h},
         {MHD_OPTION_URI_LOG_CALLBACK, (intptr_t)http_uri, h},

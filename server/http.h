@@ -72,7 +72,7 @@ struct http_req {
     struct MHD_Connection *mhd;
     enum http_phase phase;
     int status; /* of the answer; 0 = none yet */
-    const char *method;
+    const char *method, *version;
     char *target;     /* path as it was sent, without the query; owned */
     const char *line; /* private: where the library has it */
     size_t line_len;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <microhttpd.h>
+#include <stdarg.h>
 
 #include "http.h"
 
@@ -11,7 +12,8 @@ struct http_conn {
     struct http_conn *next, *prev;
     int fd; /* borrowed from libmicrohttpd */
     struct loop_source hangup;
-    struct loop_timer watch; /* the request sleeps for a while: look for a hang-up */
+    struct loop_defer again; /* it went to sleep although the client had hung up before */
+    bool half_closed;        /* the client sends nothing more */
     struct loop_timer deadline;
     uint64_t due_ns; /* the timer may be armed for an earlier moment: it looks here */
     struct http_req *req;
@@ -41,8 +43,10 @@ void http_deadline(struct http_conn *c, uint64_t ms);
 void http_sleep(struct http_req *req);
 
 /* http_body.c: framing and body. */
-/* Looks at Content-Length and Transfer-Encoding: 0, or -1 when they do not make one body. */
+/* Is it one request, with one body of one length? 0, or -1 with *error. */
 int http_body_framing(struct http_req *req, struct api_error *error);
+/* The library's log: it is about to answer a Content-Length that it does not understand. */
+void http_body_logged(void *arg, const char *fmt, va_list args);
 /* Takes a piece. -1 when it is over the cap or memory is short (*error). */
 int http_body_take(struct http_req *req, const char *data, size_t len, struct api_error *error);
 void http_body_release(struct http_req *req);

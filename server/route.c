@@ -42,9 +42,14 @@ static int route_authenticate(struct server *s, struct http_req *req, struct api
     return 0;
 }
 
-/* application/json, with or without parameters, and application/…+json. */
+/* application/json, with or without parameters, and application/…+json. Also what curl -d says when it
+ * is not told otherwise: the body decides then. (A token in a header is asked for anyway, so a form in
+ * a browser gains nothing.) */
 static bool route_is_json(const char *type) {
+    static const char form[] = "application/x-www-form-urlencoded";
     size_t len = strcspn(type, "; \t");
+    if (len == sizeof form - 1 && strncasecmp(type, form, len) == 0)
+        return true;
     if (len == 16 && strncasecmp(type, "application/json", 16) == 0)
         return true;
     return len > 17 && strncasecmp(type, "application/", 12) == 0 &&

@@ -23,6 +23,8 @@ void run_end_of_wire(const struct run_step *step, const struct wire_end *wire,
     out->inodes = u->inodes;
     out->bytes = run_end_bytes(step);
     out->code = wire->code;
+    out->syscall_nr = (uint64_t)(wire->syscall_nr > 0 ? wire->syscall_nr : 0);
+    out->syscall_arch = wire->syscall_arch;
     str_copy(out->stage, sizeof(out->stage), wire->stage);
     str_copy(out->path, sizeof(out->path), wire->path);
     if (out->cause == CAUSE_OUTPUT) {

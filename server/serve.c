@@ -131,6 +131,11 @@ static int serve_tokens(struct serve *v, struct err *err) {
     return auth_start(&v->server.auth, &v->server.log, err);
 }
 
+static int serve_probe(struct serve *v, struct err *err) {
+    (void)v;
+    return capture_probe(err);
+}
+
 static void serve_room(void *arg) {
     struct server *s = arg;
     runs_room(&s->runs);
@@ -176,7 +181,8 @@ static int (*const serve_stages[])(struct serve *v, struct err *err) = {
     serve_drop, /* root is given up; nothing from outside was read until here */
     serve_memory,
     serve_tokens,
-    serve_core, /* loop, workers, connections to the runner */
+    serve_probe, /* what it must enforce itself */
+    serve_core,  /* loop, workers, connections to the runner */
     serve_http,
 };
 

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
+#include <linux/audit.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -224,6 +225,31 @@ static int end_evidence_start(json_t *object, const struct step_end *e) {
     return e->cause == CAUSE_START && e->path[0] ? end_set_hostile(object, "path", e->path) : 0;
 }
 
+/* Numbers of system calls mean something only with their table. */
+static const char *end_arch_name(uint32_t arch) {
+    switch (arch) {
+    case AUDIT_ARCH_X86_64:
+        return "x86_64";
+    case AUDIT_ARCH_I386:
+        return "i386";
+    case AUDIT_ARCH_AARCH64:
+        return "aarch64";
+    case AUDIT_ARCH_ARM:
+        return "arm";
+    default:
+        return "unknown";
+    }
+}
+
+static int end_evidence_syscall(json_t *object, const struct step_end *e) {
+    int rc = end_set(object, "signal", json_integer(e->signal ? e->signal : SIGSYS));
+    if (rc == 0 && e->syscall_arch != 0) {
+        rc = end_set(object, "syscall", end_integer(e->syscall_nr));
+        rc |= end_set(object, "arch", json_string(end_arch_name(e->syscall_arch)));
+    }
+    return rc;
+}
+
 static json_t *end_evidence(const struct step_end *e) {
     json_t *object = json_object();
     int rc = 0;
@@ -236,7 +262,7 @@ static json_t *end_evidence(const struct step_end *e) {
         rc = end_set(object, f->key, end_integer(value));
     }
     if (rc == 0 && e->cause == CAUSE_SYSCALL)
-        rc = end_set(object, "signal", json_integer(e->signal ? e->signal : SIGSYS));
+        rc = end_evidence_syscall(object, e);
     if (rc == 0)
         rc = end_evidence_start(object, e);
     if (rc != 0) {

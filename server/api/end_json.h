@@ -32,6 +32,8 @@ struct step_end {
     uint64_t disk_bytes;       /* disk: `observed` equals the one of these two that met its limit */
     uint64_t inodes;           /* disk */
     uint64_t bytes;            /* output */
+    uint64_t syscall_nr;       /* syscall: the call that was caught … */
+    uint32_t syscall_arch;     /* … and the AUDIT_ARCH_… of its table, 0 = not known */
     int code;                  /* start, internal: errno, 0 = none */
     char stage[END_STAGE_MAX]; /* start, internal */
     char path[END_PATH_MAX];   /* start: hostile bytes, "" = none */

@@ -1,5 +1,5 @@
-"""Things on the host that no jail may read, write or reach. Tests look at them from inside by name and
-afterwards from outside."""
+"""Things on the host that no jail may read, write or reach. Tests look at them from inside by
+name and afterwards from outside."""
 
 import ctypes
 import mmap
@@ -27,16 +27,16 @@ def environment():
 class Canaries:
     """Where they are, once set_up() has made them."""
 
-    root_only = ""     # a file with SECRET that only root may read
-    open_file = ""     # a file that anybody on the host may read and write
-    directory = ""     # a directory with mode 0777 that holds both
-    shm_file = ""      # the same in /dev/shm
-    etc_file = ""      # the same in /etc
-    unix_socket = ""   # a listening socket in /tmp
-    run_socket = ""    # a listening socket in /run
-    tcp_port = 0       # a listening port on 127.0.0.1
-    tcp6_port = 0      # the same on ::1, 0 without IPv6
-    shm_key = 0        # a System V segment with SECRET, mode 0666
+    root_only = ""  # a file with SECRET that only root may read
+    open_file = ""  # a file that anybody on the host may read and write
+    directory = ""  # a directory with mode 0777 that holds both
+    shm_file = ""  # the same in /dev/shm
+    etc_file = ""  # the same in /etc
+    unix_socket = ""  # a listening socket in /tmp
+    run_socket = ""  # a listening socket in /run
+    tcp_port = 0  # a listening port on 127.0.0.1
+    tcp6_port = 0  # the same on ::1, 0 without IPv6
+    shm_key = 0  # a System V segment with SECRET, mode 0666
 
 
 def _file(path, mode):
@@ -97,8 +97,11 @@ def _segment():
 def problems():
     """-> [sentence]: what has been done to the canaries."""
     found = []
-    for path, mode in ((Canaries.root_only, 0o600), (Canaries.open_file, 0o666),
-                       (Canaries.shm_file, 0o666)):
+    for path, mode in (
+        (Canaries.root_only, 0o600),
+        (Canaries.open_file, 0o666),
+        (Canaries.shm_file, 0o666),
+    ):
         try:
             seen = os.stat(path)
             with open(path) as file:
@@ -110,8 +113,9 @@ def problems():
             found.append("%s was written to" % path)
         if stat.S_IMODE(seen.st_mode) != mode or seen.st_uid != 0:
             found.append("%s has mode %o and owner %d" % (path, seen.st_mode, seen.st_uid))
-    wanted = {os.path.basename(p) for p in _made["paths"]
-              if os.path.dirname(p) == Canaries.directory}
+    wanted = {
+        os.path.basename(p) for p in _made["paths"] if os.path.dirname(p) == Canaries.directory
+    }
     seen = set(os.listdir(Canaries.directory))
     if seen != wanted:
         found.append("%s holds %s" % (Canaries.directory, sorted(seen ^ wanted)))

@@ -63,8 +63,13 @@ def ended(answer, cause, index=0, **more):
     """The step ended by `cause`; further arguments are fields of its end object."""
     seen = answer["steps"][index].get("end") or {}
     if seen.get("cause") != cause:
-        fail("step %d ended by %s, should be %s: %s", index, seen.get("cause"), cause,
-             step(answer, index))
+        fail(
+            "step %d ended by %s, should be %s: %s",
+            index,
+            seen.get("cause"),
+            cause,
+            step(answer, index),
+        )
     for key, value in more.items():
         if seen.get(key) != value:
             fail("end.%s is %r, should be %r: %s", key, seen.get(key), value, step(answer, index))
@@ -108,11 +113,19 @@ def cut(answer, cap, index=0, stream="stdout"):
     true(omitted > 0, "nothing of %s was left out: %s", stream, step(answer, index))
     pattern = rb"\n?\[[^\[\]\n]*\b%d\b[^\[\]\n]*\]\n" % omitted
     found = [m for m in re.finditer(pattern, data) if m.start() <= cap // 2 + 1]
-    true(len(found) >= 1, "no line says that %d bytes were left out of %s: %s", omitted, stream,
-         brief(data[cap // 2 - 40 : cap // 2 + 120]))
+    true(
+        len(found) >= 1,
+        "no line says that %d bytes were left out of %s: %s",
+        omitted,
+        stream,
+        brief(data[cap // 2 - 40 : cap // 2 + 120]),
+    )
     head, tail = data[: found[0].start()], data[found[0].end() :]
-    equal(len(head) + len(tail) + omitted, seen[stream + "_bytes"],
-          "head %d + tail %d + omitted %d" % (len(head), len(tail), omitted))
+    equal(
+        len(head) + len(tail) + omitted,
+        seen[stream + "_bytes"],
+        "head %d + tail %d + omitted %d" % (len(head), len(tail), omitted),
+    )
     return head, tail
 
 
@@ -120,8 +133,12 @@ def error(answer, status, code=None, field=None):
     """An error answer: one status (or several), the JSON shape, one plain sentence."""
     wanted = status if isinstance(status, (tuple, list, set)) else (status,)
     if answer.status not in wanted:
-        fail("status is %s, should be %s: %s", answer.status, "/".join(map(str, wanted)),
-             brief(answer.body))
+        fail(
+            "status is %s, should be %s: %s",
+            answer.status,
+            "/".join(map(str, wanted)),
+            brief(answer.body),
+        )
     body = answer.json()
     seen = body.get("error")
     true(isinstance(seen, dict), "no error object: %s", brief(answer.body))

@@ -1,10 +1,15 @@
-"""What is left behind: a snapshot of everything that a run could leave on the host, and the comparison
-of two of them. Nothing here asks the server; it looks at /proc and the file system."""
+"""What is left behind: a snapshot of everything that a run could leave on the host, and the
+comparison of two of them. Nothing here asks the server; it looks at /proc and the file
+system."""
 
 import os
 import time
 
 from client import MARK
+
+
+# The name of what tests themselves mount on the host.
+TEST_MOUNT = "pinfold-test-full-"
 
 
 def read(path):
@@ -79,16 +84,23 @@ def identity(pids, table=None):
 def alive(identities):
     """The ones of `identities` that still run (a zombie does not)."""
     table = processes()
-    return {(pid, start) for pid, start in identities
-            if pid in table and table[pid][1] == start and table[pid][2] not in "ZX"}
+    return {
+        (pid, start)
+        for pid, start in identities
+        if pid in table and table[pid][1] == start and table[pid][2] not in "ZX"
+    }
 
 
 def marked(mark):
     """Pids of processes that carry the mark in environment or arguments."""
     needle, plain = ("%s=%s" % (MARK, mark)).encode(), mark.encode()
-    return [int(name) for name in names("/proc") if name.isdigit()
-            and (needle in read("/proc/%s/environ" % name)
-                 or plain in read("/proc/%s/cmdline" % name)) and int(name) != os.getpid()]
+    return [
+        int(name)
+        for name in names("/proc")
+        if name.isdigit()
+        and (needle in read("/proc/%s/environ" % name) or plain in read("/proc/%s/cmdline" % name))
+        and int(name) != os.getpid()
+    ]
 
 
 def mounts_of_cgroups():
@@ -116,7 +128,7 @@ def cgroup_dirs(pid, mounts):
             continue
         point, root = mounts[key]
         if root != "/" and path.startswith(root):
-            path = path[len(root):]
+            path = path[len(root) :]
         found[key] = os.path.normpath(point + "/" + path)
     return found
 
@@ -176,16 +188,21 @@ def ipc():
     """Objects on the host; those with the keys of canary.py belong to test runs."""
     found = []
     for kind in ("shm", "sem", "msg"):
-        found.extend(line.split()[:2]
-                     for line in read("/proc/sysvipc/" + kind).decode().splitlines()[1:]
-                     if int(line.split()[0]) >> 20 != 0x500)
+        found.extend(
+            line.split()[:2]
+            for line in read("/proc/sysvipc/" + kind).decode().splitlines()[1:]
+            if int(line.split()[0]) >> 20 != 0x500
+        )
     return found
 
 
 def mount_lines(pid="self"):
     # The first field is the id of the mount; the rest says what it is.
-    return sorted(line.split(" ", 2)[2]
-                  for line in read("/proc/%s/mountinfo" % pid).decode("utf-8", "replace").splitlines())
+    return sorted(
+        line.split(" ", 2)[2]
+        for line in read("/proc/%s/mountinfo" % pid).decode("utf-8", "replace").splitlines()
+        if TEST_MOUNT not in line
+    )
 
 
 def mount_points():
@@ -201,8 +218,11 @@ def snapshot(pair, bases, marks):
     """Counts and lists that are the same before and after a run, in words as keys."""
     table = processes()
     host, jailed = family(pair.runner_pid, table)
-    zombies = [pid for pid in descendants(pair.server_pid, table) + host + jailed
-               if pid in table and table[pid][2] == "Z"]
+    zombies = [
+        pid
+        for pid in descendants(pair.server_pid, table) + host + jailed
+        if pid in table and table[pid][2] == "Z"
+    ]
     seen = {
         "processes in jails": len(jailed),
         "processes of the runner": len(host),

@@ -21,8 +21,9 @@ class Answer:
         try:
             return json.loads(self.body.decode("utf-8"))
         except (UnicodeDecodeError, ValueError) as problem:
-            raise AssertionError("not JSON (%s, status %d): %r"
-                                 % (problem, self.status, self.body[:300]))
+            raise AssertionError(
+                "not JSON (%s, status %d): %r" % (problem, self.status, self.body[:300])
+            )
 
 
 class Client:
@@ -114,8 +115,10 @@ class Client:
         """POST /v1/runs -> the run object. Anything but a 200 fails the test."""
         answer = self.send(**request)
         if answer.status != 200:
-            raise AssertionError("POST /v1/runs answered %d: %s"
-                                 % (answer.status, answer.body[:600].decode("utf-8", "replace")))
+            raise AssertionError(
+                "POST /v1/runs answered %d: %s"
+                % (answer.status, answer.body[:600].decode("utf-8", "replace"))
+            )
         return answer.json()
 
     def sh(self, script, **request):
@@ -128,8 +131,10 @@ class Client:
         """A run in the background -> its id."""
         answer = self.send(wait=False, **request)
         if answer.status != 202:
-            raise AssertionError("POST /v1/runs with wait:false answered %d: %s"
-                                 % (answer.status, answer.body[:600].decode("utf-8", "replace")))
+            raise AssertionError(
+                "POST /v1/runs with wait:false answered %d: %s"
+                % (answer.status, answer.body[:600].decode("utf-8", "replace"))
+            )
         return answer.json()["id"]
 
     def fetch(self, run_id):
@@ -148,8 +153,10 @@ class Client:
             if seen["state"] in states:
                 return seen
             if time.monotonic() > end:
-                raise AssertionError("run %s is still %s after %s s, not %s"
-                                     % (run_id, seen["state"], seconds, "/".join(states)))
+                raise AssertionError(
+                    "run %s is still %s after %s s, not %s"
+                    % (run_id, seen["state"], seconds, "/".join(states))
+                )
             time.sleep(0.01)
 
     def stream(self, **request):
@@ -163,8 +170,9 @@ class Client:
             query.append("after=%d" % after)
         if follow is not None:
             query.append("follow=" + ("true" if follow else "false"))
-        return Stream(self, "GET", "/v1/runs/%s/events%s"
-                      % (run_id, "?" + "&".join(query) if query else ""))
+        return Stream(
+            self, "GET", "/v1/runs/%s/events%s" % (run_id, "?" + "&".join(query) if query else "")
+        )
 
     def raw(self, data, seconds=5, half_close=False):
         """Sends bytes as they are -> what came back until the server closed the connection or
@@ -214,8 +222,9 @@ class Stream:
 
     def __iter__(self):
         if self.status != 200:
-            raise AssertionError("the stream answered %d: %r"
-                                 % (self.status, self.response.read()[:300]))
+            raise AssertionError(
+                "the stream answered %d: %r" % (self.status, self.response.read()[:300])
+            )
         while True:
             line = self.response.readline()
             if not line:
@@ -249,7 +258,8 @@ class Stream:
 
 
 def parallel(count, function, seconds=60):
-    """Runs function(index) in `count` threads -> the results in order. The first problem is raised."""
+    """Runs function(index) in `count` threads -> the results in order. The first problem is
+    raised."""
     results, problems = [None] * count, []
 
     def work(index):
@@ -267,8 +277,10 @@ def parallel(count, function, seconds=60):
     if problems:
         raise problems[0]
     if any(one.is_alive() for one in threads):
-        raise AssertionError("%d of %d clients still wait after %s s"
-                             % (sum(t.is_alive() for t in threads), count, seconds))
+        raise AssertionError(
+            "%d of %d clients still wait after %s s"
+            % (sum(t.is_alive() for t in threads), count, seconds)
+        )
     return results
 
 

@@ -1,8 +1,8 @@
-"""One server and runner pair: start, wait until ready, stop, kill, and the check that nothing is left.
+"""One server and runner pair: start, wait until ready, stop, kill, and the check that nothing is
+left.
 
-Everything is by pid and bounded: start-up, stopping, and the guard cgroup in which both programs (and so
-all jails) live, so that a bomb that the product does not stop is stopped here.
-"""
+Everything is by pid and bounded: start-up, stopping, and the guard cgroup in which both programs
+(and so all jails) live, so that a bomb that the product does not stop is stopped here."""
 
 import atexit
 import http.client
@@ -32,8 +32,24 @@ _guardian = []
 _owner = os.getpid()
 
 
+_replaced = {}
+
+
 def program(name):
-    return os.path.join(BUILD, name)
+    return _replaced.get(name) or os.path.join(BUILD, name)
+
+
+def use_sanitized():
+    """From now on the server is the one that was built with sanitizers."""
+    _replaced["pinfold-server"] = os.path.join(BUILD, "san", "pinfold-server")
+    # Leaks are looked for by tracing oneself, which a process that is not dumpable cannot; the
+    # unit tests look for them.
+    os.environ["ASAN_OPTIONS"] = "detect_leaks=0:detect_stack_use_after_return=1"
+    os.environ["UBSAN_OPTIONS"] = "print_stacktrace=1:halt_on_error=1"
+
+
+def sanitized():
+    return bool(_replaced)
 
 
 def server_user():
@@ -48,8 +64,8 @@ def server_user():
 
 
 class Guardian:
-    """A process that outlives a killed test run by a moment: when the pipe to the run breaks, it ends
-    the servers and runners that are still there, by pid and start time."""
+    """A process that outlives a killed test run by a moment: when the pipe to the run breaks, it
+    ends the servers and runners that are still there, by pid and start time."""
 
     def __init__(self):
         reader, self.writer = os.pipe()
@@ -91,9 +107,10 @@ def watch(pid):
 
 
 class Guard:
-    """A cgroup of its own around one server and runner, in every hierarchy, with a cap on memory and
-    processes: what a test leaves behind can be counted there, and a bomb stays inside. Only where a
-    group with processes may have children (cgroup v1, and cgroup2 without controllers)."""
+    """A cgroup of its own around one server and runner, in every hierarchy, with a cap on memory
+    and processes: what a test leaves behind can be counted there, and a bomb stays inside.
+    Only where a group with processes may have children (cgroup v1, and cgroup2 without
+    controllers)."""
 
     def __init__(self, mem_bytes=GUARD_MEM_BYTES, pids=GUARD_PIDS):
         self.dirs = {}
@@ -132,9 +149,21 @@ class Guard:
 class Pair:
     """A server and a runner on a state directory of their own."""
 
-    def __init__(self, shards=1, slots=16, warm=4, runner_args=(), server_args=(), environment=None,
-                 runner_prefix=(), server_prefix=(), policies=None, state=None, guard=None,
-                 nofile=None):
+    def __init__(
+        self,
+        shards=1,
+        slots=16,
+        warm=4,
+        runner_args=(),
+        server_args=(),
+        environment=None,
+        runner_prefix=(),
+        server_prefix=(),
+        policies=None,
+        state=None,
+        guard=None,
+        nofile=None,
+    ):
         self.work = tempfile.mkdtemp(prefix="pinfold-http-")
         os.chmod(self.work, 0o755)
         self.state = state or os.path.join(self.work, "state")
@@ -156,10 +185,13 @@ class Pair:
     # Set-up
 
     def init(self):
-        done = subprocess.run([program("pinfold-server"), "init", "--state", self.state,
-                               "--user", self.user],
-                              env=self.environment, stdin=subprocess.DEVNULL, capture_output=True,
-                              timeout=20)
+        done = subprocess.run(
+            [program("pinfold-server"), "init", "--state", self.state, "--user", self.user],
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=20,
+        )
         if done.returncode != 0:
             fail("pinfold-server init failed (%d): %s", done.returncode, done.stderr.decode())
         with open(os.path.join(self.state, "admin.token")) as file:
@@ -171,26 +203,63 @@ class Pair:
             self.guard.enter()
             if self.nofile:
                 import resource
+
                 resource.setrlimit(resource.RLIMIT_NOFILE, (self.nofile, self.nofile))
 
         with open(os.path.join(self.work, log), "ab") as out:
-            child = subprocess.Popen(list(prefix) + arguments, env=self.environment,
-                                     stdin=subprocess.DEVNULL, stdout=out, stderr=out,
-                                     start_new_session=True, preexec_fn=prepare, cwd="/")
+            child = subprocess.Popen(
+                list(prefix) + arguments,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+                preexec_fn=prepare,
+                cwd="/",
+            )
         watch(child.pid)
         return child
 
     def start_runner(self):
         self.runner = self.spawn(
-            [program("pinfold-runner"), "--state", self.state, "--policies", self.policies,
-             "--shards", str(self.shards), "--slots", str(self.slots), "--warm", str(self.warm),
-             "--server-user", self.user] + self.runner_args, "runner.log", self.runner_prefix)
+            [
+                program("pinfold-runner"),
+                "--state",
+                self.state,
+                "--policies",
+                self.policies,
+                "--shards",
+                str(self.shards),
+                "--slots",
+                str(self.slots),
+                "--warm",
+                str(self.warm),
+                "--server-user",
+                self.user,
+            ]
+            + self.runner_args,
+            "runner.log",
+            self.runner_prefix,
+        )
 
     def start_server(self):
         self.server = self.spawn(
-            [program("pinfold-server"), "serve", "--state", self.state, "--listen", "127.0.0.1",
-             "--port", str(self.port), "--user", self.user] + self.server_args, "server.log",
-            self.server_prefix)
+            [
+                program("pinfold-server"),
+                "serve",
+                "--state",
+                self.state,
+                "--listen",
+                "127.0.0.1",
+                "--port",
+                str(self.port),
+                "--user",
+                self.user,
+            ]
+            + self.server_args,
+            "server.log",
+            self.server_prefix,
+        )
 
     def start(self, seconds=15):
         if not os.path.exists(os.path.join(self.state, "admin.token")):
@@ -264,7 +333,10 @@ class Pair:
         return pid
 
     def memory(self, which="server"):
-        """Resident bytes of the server (or of the runner with its shards)."""
+        """Resident bytes of the server (or of the runner with its shards); 0 with sanitizers,
+        which keep freed memory on purpose."""
+        if sanitized():
+            return 0
         pids = [self.server_pid] if which == "server" else clean.family(self.runner_pid)[0]
         total = 0
         for pid in pids:
@@ -276,10 +348,11 @@ class Pair:
     # The post-condition
 
     def warm_up(self, runs=None):
-        """Brings everything that is made once and kept (pools, worker threads) into being, then takes
-        the state at rest."""
-        for request in runs if runs is not None else (
-                {"policy": name} for name in ("default", "ci", "judge")):
+        """Brings everything that is made once and kept (pools, worker threads) into being, then
+        takes the state at rest."""
+        for request in (
+            runs if runs is not None else ({"policy": name} for name in ("default", "ci", "judge"))
+        ):
             self.client.run(argv=["/bin/true"], **request)
         # Several large ones at once: all workers that decode and encode.
         parallel(8, lambda _: self.client.run(argv=["cat"], stdin="x" * 900000))
@@ -337,8 +410,13 @@ class Pair:
         except subprocess.TimeoutExpired:
             os.kill(child.pid, signal.SIGKILL)
             child.wait(5)
-            fail("pid %d did not end within %s s of signal %d\n%s", child.pid, seconds, number,
-                 self.logs())
+            fail(
+                "pid %d did not end within %s s of signal %d\n%s",
+                child.pid,
+                seconds,
+                number,
+                self.logs(),
+            )
 
     def kill9_server(self):
         os.kill(self.server_pid, signal.SIGKILL)
@@ -349,13 +427,15 @@ class Pair:
         self.runner.wait(5)
 
     def stop(self):
-        """Server first, then the runner; both must end by themselves."""
+        """Server first, then the runner; both must end by themselves, with exit code 0."""
         if self.client:
             self.client.close()
         problem = None
         for child, pid in ((self.server, self.server_pid), (self.runner, self.runner_pid)):
             try:
-                self.end(child, signal.SIGTERM, pid=pid)
+                code = self.end(child, signal.SIGTERM, pid=pid)
+                if code not in (0, None):
+                    fail("%s ended with %d\n%s", child.args[0], code, self.logs())
             except AssertionError as late:
                 problem = problem or late
         self.server = self.runner = None

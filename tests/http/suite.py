@@ -1,8 +1,8 @@
 """The list of tests. A test module registers what it has with @test or add(); run.py runs them.
 
-A test is a function of one argument, the shared server pair (harness.Server). It passes by returning,
-fails by raising (AssertionError from check.py, mostly) and is skipped by raising Skip with a reason.
-"""
+A test is a function of one argument, the shared server pair (harness.Server). It passes by
+returning, fails by raising (AssertionError from check.py, mostly) and is skipped by raising Skip
+with a reason."""
 
 import sys
 
@@ -39,10 +39,11 @@ TESTS = []
 
 
 def add(name, function, case=None, deadline=DEFAULT_DEADLINE, slow=False, own=False):
-    """Registers one test. `slow` ones run after all quick ones; `own` ones bring their own servers."""
+    """Registers one test. `slow` ones run after all quick ones; `own` ones bring their own
+    servers."""
     module = sys.modules[function.__module__].__name__
     module = getattr(function, "module", module)
-    module = module[len("test_"):] if module.startswith("test_") else module
+    module = module[len("test_") :] if module.startswith("test_") else module
     TESTS.append(Test(module, name, function, case, deadline, slow, own))
 
 
@@ -57,7 +58,8 @@ def test(name, **options):
 
 
 def table(rows, function, **options):
-    """One test per row: row[0] is the name, row[1] the case number or None, the rest the arguments."""
+    """One test per row: row[0] is the name, row[1] the case number or None, the rest the
+    arguments."""
     for row in rows:
         add(row[0], _bind(function, row[2:]), case=row[1], **options)
 

@@ -12,8 +12,23 @@ from suite import table, test
 MIB = 1 << 20
 
 # Limits: raw JSON, so that what no library would write can be sent.
-BAD_LIMITS = ["0", "-1", "1e308", "NaN", '"100"', "1.5", "null", "true", "9223372036854775808", "[]",
-              "{}", "1e3", "-0", "18446744073709551616", "Infinity"]
+BAD_LIMITS = [
+    "0",
+    "-1",
+    "1e308",
+    "NaN",
+    '"100"',
+    "1.5",
+    "null",
+    "true",
+    "9223372036854775808",
+    "[]",
+    "{}",
+    "1e3",
+    "-0",
+    "18446744073709551616",
+    "Infinity",
+]
 LIMITS = ("wall_ms", "mem_bytes", "pids")
 
 
@@ -25,20 +40,40 @@ def raw(pair, text, **more):
 def bad_limit(pair, name, value):
     answer = raw(pair, '{"argv":["true"],"limits":{"%s":%s}}' % (name, value))
     error = check.error(answer, 400)
-    if value not in ("NaN", "Infinity", "9223372036854775808", "18446744073709551616", "1e308", "-0"):
+    if value not in (
+        "NaN",
+        "Infinity",
+        "9223372036854775808",
+        "18446744073709551616",
+        "1e308",
+        "-0",
+    ):
         check.equal(error.get("field"), "/limits/" + name, "error.field")
 
 
-table([("%s: %s is refused" % (name, value), 127, name, value) for name in LIMITS for value in BAD_LIMITS],
-      bad_limit)
+table(
+    [
+        ("%s: %s is refused" % (name, value), 127, name, value)
+        for name in LIMITS
+        for value in BAD_LIMITS
+    ],
+    bad_limit,
+)
 
 # What is wrong, the body, the field that the error names (None: any or none).
 BAD_FIELDS = [
     ("a misspelt limit", {"argv": ["true"], "limits": {"wal_ms": 1000}}, "/limits/wal_ms"),
     ("a misspelt field", {"argv": ["true"], "netwrok": False}, "/netwrok"),
-    ("a field of a step that does not exist", {"steps": [{"argv": ["true"], "x": 1}]}, "/steps/0/x"),
-    ("a field of a file that does not exist", {"argv": ["true"], "files": [{"path": "a", "content": "", "x": 1}]},
-     "/files/0/x"),
+    (
+        "a field of a step that does not exist",
+        {"steps": [{"argv": ["true"], "x": 1}]},
+        "/steps/0/x",
+    ),
+    (
+        "a field of a file that does not exist",
+        {"argv": ["true"], "files": [{"path": "a", "content": "", "x": 1}]},
+        "/files/0/x",
+    ),
     ("argv and sh", {"argv": ["true"], "sh": "true"}, None),
     ("argv and steps", {"argv": ["true"], "steps": [{"sh": "true"}]}, None),
     ("a step with argv and sh", {"steps": [{"argv": ["true"], "sh": "true"}]}, None),
@@ -59,9 +94,16 @@ BAD_FIELDS = [
     ("a relative cwd with a NUL", {"argv": ["true"], "cwd": "/tmp\0"}, "/cwd"),
     ("cwd as a number", {"argv": ["true"], "cwd": 1}, "/cwd"),
     ("stdin as a number", {"argv": ["true"], "stdin": 1}, "/stdin"),
-    ("an unknown encoding of stdin", {"argv": ["true"], "stdin": "", "stdin_encoding": "latin1"},
-     "/stdin_encoding"),
-    ("base64 that is none", {"argv": ["true"], "stdin": "a*b", "stdin_encoding": "base64"}, "/stdin"),
+    (
+        "an unknown encoding of stdin",
+        {"argv": ["true"], "stdin": "", "stdin_encoding": "latin1"},
+        "/stdin_encoding",
+    ),
+    (
+        "base64 that is none",
+        {"argv": ["true"], "stdin": "a*b", "stdin_encoding": "base64"},
+        "/stdin",
+    ),
     ("base64 that is cut", {"argv": ["true"], "stdin": "YQ", "stdin_encoding": "base64"}, "/stdin"),
     ("wait as a string", {"argv": ["true"], "wait": "yes"}, "/wait"),
     ("stream as a number", {"argv": ["true"], "stream": 1}, "/stream"),
@@ -73,14 +115,28 @@ BAD_FIELDS = [
     ("an unknown end_on", {"argv": ["true"], "end_on": ["memory"]}, None),
     ("a policy that does not exist", {"argv": ["true"], "policy": "nosuch"}, "/policy"),
     ("an image that does not exist", {"argv": ["true"], "image": "nosuch"}, "/image"),
-    ("a file's mode as a number", {"argv": ["true"], "files": [{"path": "a", "content": "", "mode": 420}]},
-     "/files/0/mode"),
-    ("a file's mode that is no octal number",
-     {"argv": ["true"], "files": [{"path": "a", "content": "", "mode": "0999"}]}, "/files/0/mode"),
+    (
+        "a file's mode as a number",
+        {"argv": ["true"], "files": [{"path": "a", "content": "", "mode": 420}]},
+        "/files/0/mode",
+    ),
+    (
+        "a file's mode that is no octal number",
+        {"argv": ["true"], "files": [{"path": "a", "content": "", "mode": "0999"}]},
+        "/files/0/mode",
+    ),
     ("a file without a path", {"argv": ["true"], "files": [{"content": ""}]}, None),
-    ("a step's name with control characters", {"steps": [{"name": "a\nb", "sh": "true"}]}, "/steps/0/name"),
+    (
+        "a step's name with control characters",
+        {"steps": [{"name": "a\nb", "sh": "true"}]},
+        "/steps/0/name",
+    ),
     ("too many steps", {"steps": [{"sh": "true"}] * 1001}, "/steps"),
-    ("a step wish for the disk", {"steps": [{"sh": "true", "limits": {"disk_bytes": 1000000}}]}, None),
+    (
+        "a step wish for the disk",
+        {"steps": [{"sh": "true", "limits": {"disk_bytes": 1000000}}]},
+        None,
+    ),
 ]
 
 
@@ -100,7 +156,10 @@ HOSTILE = [
     ("100,000 opening brackets", "[" * 100000),
     ("100,000 opening braces", '{"a":' * 100000),
     ("100,000 nested arrays, closed", '{"argv":' + "[" * 100000 + "]" * 100000 + "}"),
-    ("a number of a million digits", '{"argv":["true"],"limits":{"wall_ms":' + "1" * 1000000 + "}}"),
+    (
+        "a number of a million digits",
+        '{"argv":["true"],"limits":{"wall_ms":' + "1" * 1000000 + "}}",
+    ),
     ("an escape that is cut", '{"argv":["\\u00"]}'),
     ("a lone surrogate", '{"argv":["\\ud800"]}'),
     ("raw bytes that are not UTF-8", b'{"argv":["\xff"]}'),
@@ -147,10 +206,12 @@ def _(pair):
     check.error(raw(pair, json.dumps({"argv": ["true", "x" * 10000000]})), (400, 413))
 
 
-SIZES = [("argv", {"argv": ["/bin/echo", "x" * 131071]}, 200),
-         ("argv", {"argv": ["/bin/echo", "x" * 131072]}, 400),
-         ("sh", {"sh": "#" + "x" * 200000}, 400),
-         ("env", {"argv": ["true"], "env": {"A": "x" * 200000}}, 400)]
+SIZES = [
+    ("argv", {"argv": ["/bin/echo", "x" * 131071]}, 200),
+    ("argv", {"argv": ["/bin/echo", "x" * 131072]}, 400),
+    ("sh", {"sh": "#" + "x" * 200000}, 400),
+    ("env", {"argv": ["true"], "env": {"A": "x" * 200000}}, 400),
+]
 
 
 def size(pair, what, body, status):
@@ -161,21 +222,39 @@ def size(pair, what, body, status):
     else:
         error = check.error(answer, 400)
         check.matches(error["message"], r"131071|128 KiB|131072", "the limit in the message")
-        check.true(error.get("field", "").startswith("/" + what), "error.field is %r", error.get("field"))
+        check.true(
+            error.get("field", "").startswith("/" + what), "error.field is %r", error.get("field")
+        )
 
 
-table([("%s of %d bytes: %d" % (what, max(len(str(v)) for v in body.values()), status), 116, what, body,
-        status) for what, body, status in SIZES], size)
+table(
+    [
+        (
+            "%s of %d bytes: %d" % (what, max(len(str(v)) for v in body.values()), status),
+            116,
+            what,
+            body,
+            status,
+        )
+        for what, body, status in SIZES
+    ],
+    size,
+)
 
 
 def code_size(pair, count):
-    answer = check.ok(pair.client.run(
-        argv=["python3", "main.py"],
-        files=[{"path": "main.py", "content": "x = '%s'\nprint(len(x))\n" % ("y" * count)}]))
+    answer = check.ok(
+        pair.client.run(
+            argv=["python3", "main.py"],
+            files=[{"path": "main.py", "content": "x = '%s'\nprint(len(x))\n" % ("y" * count)}],
+        )
+    )
     check.equal(check.text(answer), "%d\n" % count, "stdout")
 
 
-table([("code of %d bytes works as a file" % n, 116, n) for n in (131071, 131072, 1000000)], code_size)
+table(
+    [("code of %d bytes works as a file" % n, 116, n) for n in (131071, 131072, 1000000)], code_size
+)
 
 
 @test("everything omitted: no network, no root, all caps on", case=129)
@@ -183,33 +262,52 @@ def _(pair):
     answer = check.ok(pair.client.post("/v1/runs", {"argv": ["id"]}).json())
     check.matches(check.text(answer), r"^uid=1000\(user\) gid=1000\([a-z]+\)", "id")
     check.equal(answer["network"]["mode"], "none", "network.mode")
-    check.equal({one["from"] for one in answer["limits"].values()}, {"default"}, "where limits come from")
+    check.equal(
+        {one["from"] for one in answer["limits"].values()}, {"default"}, "where limits come from"
+    )
 
 
 @test("the environment of the request is passed, and may replace the defaults")
 def _(pair):
-    answer = check.ok(pair.client.sh("echo \"$A|$HOME|$LANG\"; pwd", env={"A": "é 'x' \"y\"\n", "LANG": "C"},
-                                     cwd="/tmp"))
+    answer = check.ok(
+        pair.client.sh(
+            'echo "$A|$HOME|$LANG"; pwd', env={"A": "é 'x' \"y\"\n", "LANG": "C"}, cwd="/tmp"
+        )
+    )
     check.equal(check.text(answer), "é 'x' \"y\"\n|/home/user|C\n/tmp\n", "stdout")
 
 
 # Tokens (case 138)
 def token_rows():
     return [
-        ("no header", lambda t: None), ("only the scheme", lambda t: "Bearer"),
-        ("an empty token", lambda t: "Bearer "), ("another scheme", lambda t: "Basic " + t),
-        ("a wrong token", lambda t: "Bearer pf_" + "a" * 52), ("a prefix of the token", lambda t: "Bearer " + t[:-1]),
-        ("the token and more", lambda t: "Bearer " + t + "a"), ("upper case", lambda t: "Bearer " + t.upper()),
-        ("only the token", lambda t: t), ("a list of tokens", lambda t: "Bearer x, Bearer " + t),
-        ("a very long token", lambda t: "Bearer " + "a" * 6000), ("a NUL-like escape", lambda t: "Bearer " + t + "%00"),
+        ("no header", lambda t: None),
+        ("only the scheme", lambda t: "Bearer"),
+        ("an empty token", lambda t: "Bearer "),
+        ("another scheme", lambda t: "Basic " + t),
+        ("a wrong token", lambda t: "Bearer pf_" + "a" * 52),
+        ("a prefix of the token", lambda t: "Bearer " + t[:-1]),
+        ("the token and more", lambda t: "Bearer " + t + "a"),
+        ("upper case", lambda t: "Bearer " + t.upper()),
+        ("only the token", lambda t: t),
+        ("a list of tokens", lambda t: "Bearer x, Bearer " + t),
+        ("a very long token", lambda t: "Bearer " + "a" * 6000),
+        ("a NUL-like escape", lambda t: "Bearer " + t + "%00"),
     ]
 
 
-ROUTES = [("POST", "/v1/runs"), ("GET", "/v1/runs"), ("GET", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa"),
-          ("DELETE", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa"), ("GET", "/v1/policies"),
-          ("GET", "/v1/policies/default"), ("GET", "/v1/capabilities"), ("GET", "/metrics"),
-          ("GET", "/v1/me"), ("GET", "/v1/images"),
-          ("GET", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa/events")]
+ROUTES = [
+    ("POST", "/v1/runs"),
+    ("GET", "/v1/runs"),
+    ("GET", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa"),
+    ("DELETE", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa"),
+    ("GET", "/v1/policies"),
+    ("GET", "/v1/policies/default"),
+    ("GET", "/v1/capabilities"),
+    ("GET", "/metrics"),
+    ("GET", "/v1/me"),
+    ("GET", "/v1/images"),
+    ("GET", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa/events"),
+]
 
 
 def token(pair, make):
@@ -226,8 +324,10 @@ table([("401 on every route for %s" % name, 138, make) for name, make in token_r
 
 @test("a token in the query is no token", case=138)
 def _(pair):
-    answer = pair.client.get("/v1/runs?token=%s&access_token=%s" % (pair.token, pair.token),
-                             headers={"Authorization": None})
+    answer = pair.client.get(
+        "/v1/runs?token=%s&access_token=%s" % (pair.token, pair.token),
+        headers={"Authorization": None},
+    )
     check.equal(answer.status, 401, "status")
 
 
@@ -253,8 +353,10 @@ def _(pair):
     pair.client.post("/v1/runs", {"argv": [wild], "policy": wild})
     pair.client.run(argv=["/no/" + wild], env={"A": wild})
     pair.client.run(steps=[{"argv": ["/no/" + wild]}], cwd="/" + wild)
-    pair.client.raw(b"GET /%0a[ERROR]%20forged%1b HTTP/1.1\r\nHost: x\r\nUser-Agent: \x1b]0;x\x07\r\n"
-                    b"Connection: close\r\n\r\n")
+    pair.client.raw(
+        b"GET /%0a[ERROR]%20forged%1b HTTP/1.1\r\nHost: x\r\nUser-Agent: \x1b]0;x\x07\r\n"
+        b"Connection: close\r\n\r\n"
+    )
     log = pair.log_bytes()
     check.true(b"\x1b" not in log and b"\x07" not in log, "a raw control character in the log")
     check.true(not re.search(rb"^(\[ERROR\] forged|FORGED)", log, re.M), "a forged line in the log")
@@ -265,20 +367,36 @@ def _(pair):
     wild = "/no/\x1b[31m\n\u00e9x"
     end = check.ended(pair.client.run(argv=[wild]), "start")
     check.equal(end["evidence"]["path"], wild, "evidence.path")
-    check.true("\n" not in end["message"] and "\x1b" not in end["message"], "message is %r", end["message"])
+    check.true(
+        "\n" not in end["message"] and "\x1b" not in end["message"], "message is %r", end["message"]
+    )
 
 
 # Routes
 WRONG = [
-    ("GET", "/", 404), ("GET", "/v1", 404), ("GET", "/v1/nosuch", 404), ("GET", "/v2/runs", 404),
-    ("GET", "/v1/runs/", 404), ("GET", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa", 404),
-    ("GET", "/v1/runs/x", 404), ("GET", "/v1/runs/RUN_AAAA", 404), ("GET", "/v1/runs/" + "a" * 300, 404),
-    ("GET", "/v1/runs/..%2f..%2fetc", 404), ("GET", "/v1/runs/%00", (400, 404)),
-    ("GET", "/v1/runs/../runs", 404), ("GET", "//v1/runs", 404), ("GET", "/v1/policies/nosuch", 404),
-    ("GET", "/v1/policies/..%2f..%2fetc%2fpasswd", 404), ("DELETE", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa", 404),
+    ("GET", "/", 404),
+    ("GET", "/v1", 404),
+    ("GET", "/v1/nosuch", 404),
+    ("GET", "/v2/runs", 404),
+    ("GET", "/v1/runs/", 404),
+    ("GET", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa", 404),
+    ("GET", "/v1/runs/x", 404),
+    ("GET", "/v1/runs/RUN_AAAA", 404),
+    ("GET", "/v1/runs/" + "a" * 300, 404),
+    ("GET", "/v1/runs/..%2f..%2fetc", 404),
+    ("GET", "/v1/runs/%00", (400, 404)),
+    ("GET", "/v1/runs/../runs", 404),
+    ("GET", "//v1/runs", 404),
+    ("GET", "/v1/policies/nosuch", 404),
+    ("GET", "/v1/policies/..%2f..%2fetc%2fpasswd", 404),
+    ("DELETE", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa", 404),
     ("GET", "/v1/runs/run_aaaaaaaaaaaaaaaaaaaaaaaa/events", 404),
-    ("PUT", "/v1/runs", 405), ("DELETE", "/v1/runs", 405), ("PATCH", "/v1/runs", 405),
-    ("POST", "/healthz", 405), ("POST", "/v1/policies", 405), ("PUT", "/v1/capabilities", 405),
+    ("PUT", "/v1/runs", 405),
+    ("DELETE", "/v1/runs", 405),
+    ("PATCH", "/v1/runs", 405),
+    ("POST", "/healthz", 405),
+    ("POST", "/v1/policies", 405),
+    ("PUT", "/v1/capabilities", 405),
 ]
 
 
@@ -286,17 +404,28 @@ def wrong(pair, method, path, status):
     answer = pair.client.request(method, path)
     check.error(answer, status)
     if status == 405:
-        check.true(re.fullmatch(r"[A-Z]+(, [A-Z]+)*", answer.headers.get("allow", "")), "Allow is %r",
-                   answer.headers.get("allow"))
+        check.true(
+            re.fullmatch(r"[A-Z]+(, [A-Z]+)*", answer.headers.get("allow", "")),
+            "Allow is %r",
+            answer.headers.get("allow"),
+        )
 
 
-table([("%s %s: %s" % (method, path[:60], status), 123, method, path, status)
-       for method, path, status in WRONG], wrong)
+table(
+    [
+        ("%s %s: %s" % (method, path[:60], status), 123, method, path, status)
+        for method, path, status in WRONG
+    ],
+    wrong,
+)
 
 
 @test("a body that is not JSON by its own word is 415")
 def _(pair):
-    check.error(pair.client.post("/v1/runs", {"argv": ["true"]}, headers={"Content-Type": "text/plain"}), 415)
+    check.error(
+        pair.client.post("/v1/runs", {"argv": ["true"]}, headers={"Content-Type": "text/plain"}),
+        415,
+    )
     for kind in ("application/json", "application/json; charset=utf-8", None):
         answer = pair.client.post("/v1/runs", {"argv": ["true"]}, headers={"Content-Type": kind})
         check.equal(answer.status, 200, "status for Content-Type %s" % kind)
@@ -310,8 +439,16 @@ def _(pair):
         head = pair.client.request("HEAD", path, headers={"Authorization": None})
         check.equal((head.status, head.body), (200, b""), "HEAD " + path)
     described = pair.client.get("/openapi.json").json()
-    check.true(str(described["openapi"]).startswith("3."), "openapi is %r", described.get("openapi"))
-    for path in ("/v1/runs", "/v1/runs/{id}", "/v1/runs/{id}/events", "/v1/policies", "/v1/capabilities"):
+    check.true(
+        str(described["openapi"]).startswith("3."), "openapi is %r", described.get("openapi")
+    )
+    for path in (
+        "/v1/runs",
+        "/v1/runs/{id}",
+        "/v1/runs/{id}/events",
+        "/v1/policies",
+        "/v1/capabilities",
+    ):
         check.true(path in described["paths"], "openapi.json lacks %s", path)
 
 
@@ -320,14 +457,25 @@ def _(pair):
     seen = pair.client.get("/v1/capabilities").json()
     rows = seen["capabilities"] if isinstance(seen, dict) and "capabilities" in seen else seen
     rows = {row["name"]: row for row in rows} if isinstance(rows, list) else rows
-    for name in ("wall_ms", "cpu_ms", "mem_bytes", "pids", "disk_bytes", "inodes", "output_bytes", "open_files",
-                 "cpus_milli"):
+    for name in (
+        "wall_ms",
+        "cpu_ms",
+        "mem_bytes",
+        "pids",
+        "disk_bytes",
+        "inodes",
+        "output_bytes",
+        "open_files",
+        "cpus_milli",
+    ):
         check.true(name in rows, "no capability for %s: %s", name, sorted(rows))
     for name, row in rows.items():
         check.member(row["status"], ("enforced", "unavailable"), name + ".status")
         if row["status"] == "enforced":
             check.true(row.get("how") and row.get("proof"), "%s has no how or proof: %r", name, row)
-    check.true(any("seccomp" in name for name in rows), "no capability for seccomp: %s", sorted(rows))
+    check.true(
+        any("seccomp" in name for name in rows), "no capability for seccomp: %s", sorted(rows)
+    )
 
 
 @test("metrics are counts, and tell no command, id or path", case=137)
@@ -341,7 +489,11 @@ def _(pair):
         check.lacks(text, word, "the metrics")
     for line in text.splitlines():
         if line and not line.startswith("#"):
-            check.matches(line, r'^[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^{}]*\})? [0-9.eE+-]+$', "a line of the metrics")
+            check.matches(
+                line,
+                r"^[a-zA-Z_:][a-zA-Z0-9_:]*(\{[^{}]*\})? [0-9.eE+-]+$",
+                "a line of the metrics",
+            )
     check.holds(text, "pinfold_", "the metrics")
 
 
@@ -365,11 +517,14 @@ def _(pair):
                 answer = pair.client.run(sh="echo $N >&2; printf %s $N", env={"N": mark})
                 check.equal(check.text(answer, stream="stderr"), mark + "\n", "stderr")
             elif turn % 4 == 2:
-                answer = pair.client.run(argv=["cat", "f"], files=[{"path": "f", "content": mark}],
-                                         collect=["f"])
+                answer = pair.client.run(
+                    argv=["cat", "f"], files=[{"path": "f", "content": mark}], collect=["f"]
+                )
                 check.equal(answer["files"][0]["content"], mark, "collected file")
             else:
-                answer = pair.client.run(steps=[{"argv": ["printf", mark]}, {"sh": "exit %d" % (index % 7)}])
+                answer = pair.client.run(
+                    steps=[{"argv": ["printf", mark]}, {"sh": "exit %d" % (index % 7)}]
+                )
                 check.ended(answer, "exit", 1, exit_code=index % 7)
             check.equal(check.text(answer), mark, "stdout")
             check.equal(check.text(pair.client.fetch(answer["id"])), mark, "stored stdout")

@@ -1,5 +1,6 @@
-"""A layer that cannot be had: the runner refuses to start, or the run is told as our fault; nothing ever
-runs with a layer less. Each layer is broken from outside, one at a time, around a runner of its own."""
+"""A layer that cannot be had: the runner refuses to start, or the run is told as our fault;
+nothing ever runs with a layer less. Each layer is broken from outside, one at a time, around
+a runner of its own."""
 
 import json
 import os
@@ -21,7 +22,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # What a program must see inside whatever happened before: the proof that no layer is missing.
 PROOF = """
 import json, os, socket
-status = dict(l.split(':\\t', 1) for l in open('/proc/self/status').read().splitlines() if ':\\t' in l)
+lines = open('/proc/self/status').read().splitlines()
+status = dict(l.split(':\\t', 1) for l in lines if ':\\t' in l)
 bad = []
 for key in ('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'):
     if int(status[key], 16): bad.append(key)
@@ -31,7 +33,8 @@ if os.getuid() != 1000 or os.geteuid() != 1000 or os.getgid() != 1000: bad.appen
 if os.getgroups() not in ([], [1000]): bad.append('groups %%r' %% os.getgroups())
 if len([p for p in os.listdir('/proc') if p.isdigit()]) > 4: bad.append('pid namespace')
 if open('/proc/net/dev').read().count(':') != 1: bad.append('network namespace')
-if os.path.exists(%(canary)r) or os.path.exists('/proc/1/root' + %(canary)r): bad.append('mount namespace')
+for p in (%(canary)r, '/proc/1/root' + %(canary)r):
+    if os.path.exists(p): bad.append('mount namespace')
 if os.uname().nodename == %(node)r: bad.append('uts namespace')
 if open('/proc/self/uid_map').read().split()[1] == '0': bad.append('user namespace')
 if len(open('/proc/sysvipc/shm').readlines()) > 1: bad.append('ipc namespace')
@@ -46,17 +49,48 @@ print(json.dumps(bad))
 
 # Numbers of system calls on x86_64 and the errno (1 = EPERM, 11 = EAGAIN, 28 = ENOSPC).
 CALLS = [
-    ("pivot_root", 155, 1), ("mount", 165, 1), ("umount2", 166, 1), ("chroot", 161, 1), ("unshare", 272, 1),
-    ("setns", 308, 1), ("sethostname", 170, 1), ("seccomp", 317, 22), ("capset", 126, 1), ("setresuid", 117, 1),
-    ("setresgid", 119, 1), ("setgroups", 116, 1), ("setuid", 105, 1), ("clone3", 435, 28), ("clone", 56, 11),
-    ("prlimit64", 302, 1), ("setrlimit", 160, 1), ("open_tree", 428, 1), ("move_mount", 429, 1),
-    ("mount_setattr", 442, 1), ("fsopen", 430, 1), ("fsconfig", 431, 1), ("fsmount", 432, 1), ("mkdirat", 258, 28),
-    ("memfd_create", 319, 24), ("execveat", 322, 13), ("pidfd_send_signal", 424, 1), ("pidfd_open", 434, 24),
-    ("symlinkat", 266, 28), ("mknodat", 259, 1), ("socketpair", 53, 24), ("pipe2", 293, 24), ("keyctl", 250, 1),
+    ("pivot_root", 155, 1),
+    ("mount", 165, 1),
+    ("umount2", 166, 1),
+    ("chroot", 161, 1),
+    ("unshare", 272, 1),
+    ("setns", 308, 1),
+    ("sethostname", 170, 1),
+    ("seccomp", 317, 22),
+    ("capset", 126, 1),
+    ("setresuid", 117, 1),
+    ("setresgid", 119, 1),
+    ("setgroups", 116, 1),
+    ("setuid", 105, 1),
+    ("clone3", 435, 28),
+    ("clone", 56, 11),
+    ("prlimit64", 302, 1),
+    ("setrlimit", 160, 1),
+    ("open_tree", 428, 1),
+    ("move_mount", 429, 1),
+    ("mount_setattr", 442, 1),
+    ("fsopen", 430, 1),
+    ("fsconfig", 431, 1),
+    ("fsmount", 432, 1),
+    ("mkdirat", 258, 28),
+    ("memfd_create", 319, 24),
+    ("execveat", 322, 13),
+    ("pidfd_send_signal", 424, 1),
+    ("pidfd_open", 434, 24),
+    ("symlinkat", 266, 28),
+    ("mknodat", 259, 1),
+    ("socketpair", 53, 24),
+    ("pipe2", 293, 24),
+    ("keyctl", 250, 1),
 ]
 
-# prctl options: PR_SET_NO_NEW_PRIVS 38, PR_CAPBSET_DROP 24, PR_SET_DUMPABLE 4, PR_SET_SECCOMP 22, PR_CAP_AMBIENT 47.
-PRCTLS = [("no_new_privs", 38), ("the bounding set", 24), ("dumpable", 4), ("the filter by prctl", 22)]
+# Options of prctl: PR_SET_NO_NEW_PRIVS, PR_CAPBSET_DROP, PR_SET_DUMPABLE, PR_SET_SECCOMP.
+PRCTLS = [
+    ("no_new_privs", 38),
+    ("the bounding set", 24),
+    ("dumpable", 4),
+    ("the filter by prctl", 22),
+]
 
 
 def broken(number, errno, option=None):
@@ -70,15 +104,26 @@ def broken(number, errno, option=None):
         pair.start_runner()
         pair.start_server()
         pair.client = Client(pair.port, pair.token)
-        outcome = check.eventually(lambda: ready_or_over(pair), 8,
-                                   lambda: "ready, or ended\n" + pair.logs())
+        outcome = check.eventually(
+            lambda: ready_or_over(pair), 8, lambda: "ready, or ended\n" + pair.logs()
+        )
         if outcome == "over":
-            check.true(pair.runner.returncode > 0, "the runner ended with %s", pair.runner.returncode)
-            said = [l for l in clean.read(os.path.join(pair.work, "runner.log")).decode().splitlines() if l]
+            check.true(
+                pair.runner.returncode > 0, "the runner ended with %s", pair.runner.returncode
+            )
+            said = [
+                l
+                for l in clean.read(os.path.join(pair.work, "runner.log")).decode().splitlines()
+                if l
+            ]
             check.true(said, "the runner ended without a word")
         else:
             proof(pair)
-        host = clean.identity(clean.descendants(pair.runner_pid)) if pair.runner.poll() is None else set()
+        host = (
+            clean.identity(clean.descendants(pair.runner_pid))
+            if pair.runner.poll() is None
+            else set()
+        )
         pair.stop()
         check.eventually(lambda: not clean.alive(host), 2, "no process is left")
         left = [d for base in pair.guard.dirs.values() for d in clean.tree(base)]
@@ -109,24 +154,37 @@ def proof(pair):
         else:
             check.member(end["cause"], ("internal", "interrupted", "start"), "cause")
             check.equal(check.text(answer), "", "stdout of what must not have run")
-            check.true(end["cause"] != "internal" or end["evidence"].get("stage"), "no stage: %r", end)
+            check.true(
+                end["cause"] != "internal" or end["evidence"].get("stage"), "no stage: %r", end
+            )
 
 
 for _name, _number, _errno in CALLS:
-    add("fails closed when %s fails" % _name,
-        (lambda number, errno: lambda _: broken(number, errno))(_number, _errno), case="102, 153", own=True,
-        deadline=30)
+    add(
+        "fails closed when %s fails" % _name,
+        (lambda number, errno: lambda _: broken(number, errno))(_number, _errno),
+        case="102, 153",
+        own=True,
+        deadline=30,
+    )
 for _name, _option in PRCTLS:
-    add("fails closed when prctl for %s fails" % _name,
-        (lambda option: lambda _: broken(157, 22, option))(_option), case="102, 153", own=True, deadline=30)
+    add(
+        "fails closed when prctl for %s fails" % _name,
+        (lambda option: lambda _: broken(157, 22, option))(_option),
+        case="102, 153",
+        own=True,
+        deadline=30,
+    )
 
 
 def without(controller):
     """A runner that sees no such controller must not start."""
-    point = dict((k, v[0]) for k, v in clean.mounts_of_cgroups().items() if controller in k.split(","))
+    point = dict(
+        (k, v[0]) for k, v in clean.mounts_of_cgroups().items() if controller in k.split(",")
+    )
     if not point:
         raise Skip("no cgroup v1 hierarchy for %s on this host" % controller)
-    hide = "umount %s && exec \"$@\"" % list(point.values())[0]
+    hide = 'umount %s && exec "$@"' % list(point.values())[0]
     pair = harness.Pair(slots=2, warm=1, runner_prefix=["unshare", "-m", "sh", "-c", hide, "sh"])
     try:
         pair.init()
@@ -142,11 +200,20 @@ def without(controller):
 
 
 for _name in ("memory", "pids", "cpu", "cpuacct"):
-    add("the runner does not start without the %s controller, and says so" % _name,
-        (lambda controller: lambda _: without(controller))(_name), case="50, 164", own=True)
+    add(
+        "the runner does not start without the %s controller, and says so" % _name,
+        (lambda controller: lambda _: without(controller))(_name),
+        case="50, 164",
+        own=True,
+    )
 
 
-@test("a jail that cannot be made is our fault, and the next ones work", case="49, 140", own=True, deadline=40)
+@test(
+    "a jail that cannot be made is our fault, and the next ones work",
+    case="49, 140",
+    own=True,
+    deadline=40,
+)
 def _(_):
     with harness.Pair(slots=4, warm=0) as pair:
         pair.warm_up()
@@ -162,7 +229,11 @@ def _(_):
             watch.below(5, "the answer")
             if answer.status == 200:
                 end = check.ended(answer.json(), "internal", exit_code=None)
-                check.true(end["evidence"].get("stage") and end["evidence"].get("errno"), "no stage: %r", end)
+                check.true(
+                    end["evidence"].get("stage") and end["evidence"].get("errno"),
+                    "no stage: %r",
+                    end,
+                )
             else:
                 check.error(answer, 503)
         finally:
@@ -178,8 +249,12 @@ def first_free(pid):
     return next(n for n in range(len(taken) + 1) if n not in taken)
 
 
-@test("a runner without descriptors says so, blames nobody, and recovers", case="49, D3", own=True,
-      deadline=30)
+@test(
+    "a runner without descriptors says so, blames nobody, and recovers",
+    case="49, D3",
+    own=True,
+    deadline=30,
+)
 def _(_):
     with harness.Pair(slots=4, warm=0) as pair:
         pair.warm_up()
@@ -212,12 +287,14 @@ def _(_):
         guard.close()
         raise Skip("no cgroup v1 hierarchy for memory on this host")
     with harness.Pair(slots=2, warm=1, guard=guard) as pair:
-        answer = pair.client.python("x = []\nwhile True: x.append(bytearray(1 << 20))",
-                                    limits={"mem_bytes": 1 << 30})
+        answer = pair.client.python(
+            "x = []\nwhile True: x.append(bytearray(1 << 20))", limits={"mem_bytes": 1 << 30}
+        )
         end = check.ended(answer, "memory_host", exit_code=None)
         check.true(end["evidence"]["oom_kills"] >= 1, "no kill in the evidence: %r", end)
-        answer = pair.client.python("x = []\nwhile True: x.append(bytearray(1 << 20))",
-                                    limits={"mem_bytes": 64 << 20})
+        answer = pair.client.python(
+            "x = []\nwhile True: x.append(bytearray(1 << 20))", limits={"mem_bytes": 64 << 20}
+        )
         check.ended(answer, "memory")
 
 
@@ -257,7 +334,9 @@ time_t time(time_t *out)
 """
 
 
-@test("a wall-time clock that jumps by hours changes no limit", case="37, D8", own=True, deadline=40)
+@test(
+    "a wall-time clock that jumps by hours changes no limit", case="37, D8", own=True, deadline=40
+)
 def _(_):
     pair = harness.Pair(slots=2, warm=1)
     try:
@@ -270,8 +349,8 @@ def _(_):
         for _ in range(3):
             answer = check.ok(pair.client.run(argv=["sleep", "0.5"], limits={"wall_ms": 3000}))
             check.within(495, answer["steps"][0]["usage"]["wall_ms"], 1000, "wall_ms")
-            for name, value in answer["timing"].items():
-                check.within(0, value, 2000, "timing." + name)
+            for name in ("queue_ms", "setup_ms", "run_ms"):
+                check.within(0, answer["timing"][name], 2000, "timing." + name)
         answer = pair.client.run(argv=["sleep", "5"], limits={"wall_ms": 400})
         check.ended(answer, "wall_time")
         check.within(400, answer["steps"][0]["usage"]["wall_ms"], 900, "wall_ms")
@@ -281,8 +360,11 @@ def _(_):
 
 @test("the runner works as process 1 of a container", case=162, own=True, deadline=30)
 def _(_):
-    with harness.Pair(slots=4, warm=1, runner_prefix=["unshare", "--pid", "--fork", "--mount-proc",
-                                                      "--kill-child=SIGKILL"]) as pair:
+    with harness.Pair(
+        slots=4,
+        warm=1,
+        runner_prefix=["unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL"],
+    ) as pair:
         pair.warm_up()
         for _ in range(10):
             check.ok(pair.client.sh("sleep 100 & true"))
@@ -291,26 +373,41 @@ def _(_):
 
 @test("a host whose mounts are shared sees none of ours", case=97, own=True, deadline=30)
 def _(_):
-    holder = subprocess.Popen(["unshare", "-m", "sh", "-c", "mount --make-rshared / && echo on && exec sleep 100"],
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    holder = subprocess.Popen(
+        ["unshare", "-m", "sh", "-c", "mount --make-rshared / && echo on && exec sleep 100"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    )
     try:
         holder.stdout.readline()
         before = clean.mount_lines(holder.pid)
-        with harness.Pair(slots=4, warm=2,
-                          runner_prefix=["nsenter", "--mount=/proc/%d/ns/mnt" % holder.pid]) as pair:
+        with harness.Pair(
+            slots=4, warm=2, runner_prefix=["nsenter", "--mount=/proc/%d/ns/mnt" % holder.pid]
+        ) as pair:
             for _ in range(20):
                 check.ok(pair.client.run(argv=["true"]))
-            points = [line.split()[2] for line in clean.mount_lines(holder.pid) if "favordynmods" not in line]
-            check.equal(points, [line.split()[2] for line in before if "favordynmods" not in line],
-                        "mounts of the shared namespace")
+            points = [
+                line.split()[2]
+                for line in clean.mount_lines(holder.pid)
+                if "favordynmods" not in line
+            ]
+            check.equal(
+                points,
+                [line.split()[2] for line in before if "favordynmods" not in line],
+                "mounts of the shared namespace",
+            )
     finally:
         holder.kill()
         holder.wait()
         holder.stdout.close()
 
 
-@test("a stopped clock: after SIGSTOP of the runner a run past its limit ends by it", case="D8", own=True,
-      deadline=30)
+@test(
+    "a stopped clock: after SIGSTOP of the runner a run past its limit ends by it",
+    case="D8",
+    own=True,
+    deadline=30,
+)
 def _(_):
     with harness.Pair(slots=2, warm=1) as pair:
         run = pair.client.submit(argv=["sleep", "60"], limits={"wall_ms": 1500})
@@ -329,9 +426,11 @@ def _(_):
 
 @test("the server outlives a state directory without room", case="D2", own=True, deadline=30)
 def _(_):
-    state = tempfile.mkdtemp(prefix="pinfold-full-")
+    state = tempfile.mkdtemp(prefix=clean.TEST_MOUNT)
     try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "pinfold-full", state], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "none", state], check=True
+        )
         pair = harness.Pair(slots=2, warm=1, state=os.path.join(state, "state"))
         try:
             pair.start()
@@ -343,11 +442,12 @@ def _(_):
                 except OSError:
                     pass
             for _ in range(5):
-                answer = check.ok(pair.client.run(argv=["echo", "full"], files=[{"path": "f", "content": "x"}]))
+                answer = check.ok(
+                    pair.client.run(argv=["echo", "full"], files=[{"path": "f", "content": "x"}])
+                )
                 check.equal(check.text(answer), "full\n", "stdout")
             os.unlink(os.path.join(state, "filler"))
             check.ok(pair.client.run(argv=["true"]))
-            pair.base.pop("mounts of the host", None)
             pair.check_clean(2)
         finally:
             pair.discard()

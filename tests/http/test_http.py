@@ -1,4 +1,5 @@
-"""Hostile framing, slow clients, vanishing clients, huge bodies: raw sockets against the real server."""
+"""Hostile framing, slow clients, vanishing clients, huge bodies: raw sockets against the real
+server."""
 
 import json
 import re
@@ -36,8 +37,12 @@ def refused(pair, data, wanted, closes=True):
         seen = "closed"
     check.member(seen, wanted, "answer %s to %s" % (check.brief(got), check.brief(data[-120:])))
     if closes:
-        check.true(closed, "the connection stays open after %s: %s", check.brief(data[-120:]),
-                   check.brief(got))
+        check.true(
+            closed,
+            "the connection stays open after %s: %s",
+            check.brief(data[-120:]),
+            check.brief(got),
+        )
     check.true(len(statuses(got)) <= 1, "one request, several answers: %s", check.brief(got))
     check.ok(pair.client.run(argv=["true"]))
 
@@ -48,38 +53,109 @@ def framing(pair, make, wanted):
 
 SMUGGLED = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 FRAMING = [
-    ("Content-Length and chunked", lambda p: head(p, b"Content-Length: 5", b"Transfer-Encoding: chunked")
-     + b"0\r\n\r\n" + SMUGGLED, (400,)),
-    ("chunked and Content-Length", lambda p: head(p, b"Transfer-Encoding: chunked", b"Content-Length: 5")
-     + b"0\r\n\r\n" + SMUGGLED, (400,)),
-    ("two different lengths", lambda p: head(p, b"Content-Length: 17", b"Content-Length: 5") + BODY, (400,)),
-    ("the same length twice", lambda p: head(p, b"Content-Length: 17", b"Content-Length: 17") + BODY, (400,)),
+    (
+        "Content-Length and chunked",
+        lambda p: head(p, b"Content-Length: 5", b"Transfer-Encoding: chunked")
+        + b"0\r\n\r\n"
+        + SMUGGLED,
+        (400,),
+    ),
+    (
+        "chunked and Content-Length",
+        lambda p: head(p, b"Transfer-Encoding: chunked", b"Content-Length: 5")
+        + b"0\r\n\r\n"
+        + SMUGGLED,
+        (400,),
+    ),
+    (
+        "two different lengths",
+        lambda p: head(p, b"Content-Length: 17", b"Content-Length: 5") + BODY,
+        (400,),
+    ),
+    (
+        "the same length twice",
+        lambda p: head(p, b"Content-Length: 17", b"Content-Length: 17") + BODY,
+        (400,),
+    ),
     ("a list of lengths", lambda p: head(p, b"Content-Length: 17, 17") + BODY, (400,)),
     ("a negative length", lambda p: head(p, b"Content-Length: -1") + BODY, (400,)),
     ("a signed length", lambda p: head(p, b"Content-Length: +17") + BODY, (400,)),
     ("a hexadecimal length", lambda p: head(p, b"Content-Length: 0x11") + BODY, (400,)),
-    ("a length of 2^64", lambda p: head(p, b"Content-Length: 18446744073709551616") + BODY, (400, 413)),
-    ("a length of 2^63", lambda p: head(p, b"Content-Length: 9223372036854775808") + BODY, (400, 413)),
+    (
+        "a length of 2^64",
+        lambda p: head(p, b"Content-Length: 18446744073709551616") + BODY,
+        (400, 413),
+    ),
+    (
+        "a length of 2^63",
+        lambda p: head(p, b"Content-Length: 9223372036854775808") + BODY,
+        (400, 413),
+    ),
     ("an empty length", lambda p: head(p, b"Content-Length:") + BODY, (400,)),
-    ("a huge chunk", lambda p: head(p, b"Transfer-Encoding: chunked") + b"ffffffffffffffff\r\nx", (400, 413)),
-    ("a chunk of 2^64", lambda p: head(p, b"Transfer-Encoding: chunked") + b"10000000000000000\r\nx", (400, 413)),
+    (
+        "a huge chunk",
+        lambda p: head(p, b"Transfer-Encoding: chunked") + b"ffffffffffffffff\r\nx",
+        (400, 413),
+    ),
+    (
+        "a chunk of 2^64",
+        lambda p: head(p, b"Transfer-Encoding: chunked") + b"10000000000000000\r\nx",
+        (400, 413),
+    ),
     ("a negative chunk", lambda p: head(p, b"Transfer-Encoding: chunked") + b"-1\r\nx", (400,)),
-    ("a chunk that is no number", lambda p: head(p, b"Transfer-Encoding: chunked") + b"zz\r\nx\r\n", (400,)),
-    ("a chunk without its end", lambda p: head(p, b"Transfer-Encoding: chunked") + b"3\r\nabcdef\r\n0\r\n\r\n",
-     (400,)),
-    ("an unknown transfer encoding", lambda p: head(p, b"Transfer-Encoding: gzip") + BODY, (400, 501)),
-    ("chunked twice", lambda p: head(p, b"Transfer-Encoding: chunked, chunked") + b"0\r\n\r\n", (400, 501)),
-    ("an obfuscated transfer encoding", lambda p: head(p, b"Transfer-Encoding: xchunked") + b"0\r\n\r\n", (400, 501)),
+    (
+        "a chunk that is no number",
+        lambda p: head(p, b"Transfer-Encoding: chunked") + b"zz\r\nx\r\n",
+        (400,),
+    ),
+    (
+        "a chunk without its end",
+        lambda p: head(p, b"Transfer-Encoding: chunked") + b"3\r\nabcdef\r\n0\r\n\r\n",
+        (400,),
+    ),
+    (
+        "an unknown transfer encoding",
+        lambda p: head(p, b"Transfer-Encoding: gzip") + BODY,
+        (400, 501),
+    ),
+    (
+        "chunked twice",
+        lambda p: head(p, b"Transfer-Encoding: chunked, chunked") + b"0\r\n\r\n",
+        (400, 501),
+    ),
+    (
+        "an obfuscated transfer encoding",
+        lambda p: head(p, b"Transfer-Encoding: xchunked") + b"0\r\n\r\n",
+        (400, 501),
+    ),
     ("a header of 1 MB", lambda p: head(p, b"X: " + b"a" * 1000000), (400, 413, 431, "closed")),
-    ("10,000 headers", lambda p: head(p, *[b"X%d: a" % i for i in range(10000)]), (400, 413, 431, "closed")),
-    ("a request line of 1 MB", lambda p: b"GET /" + b"a" * 1000000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-     (400, 413, 414, 431, "closed")),
+    (
+        "10,000 headers",
+        lambda p: head(p, *[b"X%d: a" % i for i in range(10000)]),
+        (400, 413, 431, "closed"),
+    ),
+    (
+        "a request line of 1 MB",
+        lambda p: b"GET /" + b"a" * 1000000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        (400, 413, 414, 431, "closed"),
+    ),
     ("no host", lambda p: b"GET /healthz HTTP/1.1\r\n\r\n", (400,)),
     ("HTTP/0.9", lambda p: b"GET /healthz\r\n\r\n", (400, 505, "closed")),
-    ("HTTP/2.0 in words", lambda p: b"GET /healthz HTTP/2.0\r\nHost: x\r\n\r\n", (400, 505, "closed")),
-    ("the preface of HTTP/2", lambda p: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (400, 405, 505, "closed")),
-    ("TLS", lambda p: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 200 + b"\r\n\r\n",
-     (400, 501, "closed")),
+    (
+        "HTTP/2.0 in words",
+        lambda p: b"GET /healthz HTTP/2.0\r\nHost: x\r\n\r\n",
+        (400, 505, "closed"),
+    ),
+    (
+        "the preface of HTTP/2",
+        lambda p: b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        (400, 405, 505, "closed"),
+    ),
+    (
+        "TLS",
+        lambda p: b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 200 + b"\r\n\r\n",
+        (400, 501, "closed"),
+    ),
     ("noise", lambda p: b"\x00\xff\x01\r\n\r\n\r\n\r\n", (400, 501, "closed")),
     ("a header without a colon", lambda p: head(p, b"nonsense"), (400,)),
     ("a space before the colon", lambda p: head(p, b"Content-Length : 17") + BODY, (400,)),
@@ -91,13 +167,19 @@ table([("framing is refused: " + row[0], 131) + row[1:] for row in FRAMING], fra
 
 @test("a NUL in the path is refused", case=131)
 def _(pair):
-    refused(pair, b"GET /v1/runs\0x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", (400, 401, 404),
-            closes=False)
+    refused(
+        pair,
+        b"GET /v1/runs\0x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        (400, 401, 404),
+        closes=False,
+    )
 
 
 @test("a chunked body works", case=131)
 def _(pair):
-    data = head(pair, b"Transfer-Encoding: chunked", b"Content-Type: application/json", b"Connection: close")
+    data = head(
+        pair, b"Transfer-Encoding: chunked", b"Content-Type: application/json", b"Connection: close"
+    )
     data += b"".join(b"1\r\n%c\r\n" % byte for byte in BODY) + b"0\r\n\r\n"
     got, _ = pair.client.raw(data, 5)
     check.equal(status(got), 200, "status")
@@ -106,7 +188,14 @@ def _(pair):
 @test("100-continue is answered", case=131)
 def _(pair):
     with socket.create_connection(("127.0.0.1", pair.port), 5) as sock:
-        sock.sendall(head(pair, b"Expect: 100-continue", b"Content-Length: %d" % len(BODY), b"Connection: close"))
+        sock.sendall(
+            head(
+                pair,
+                b"Expect: 100-continue",
+                b"Content-Length: %d" % len(BODY),
+                b"Connection: close",
+            )
+        )
         first = sock.recv(100)
         check.true(first.startswith(b"HTTP/1.1 100"), "first answer: %r", first)
         got, _ = exchange(sock, BODY)
@@ -139,8 +228,10 @@ def _(pair):
 @test("a body cut in the middle runs nothing", case=114)
 def _(pair):
     before = len(pair.client.get("/v1/runs?limit=100").json()["runs"])
-    for data in (head(pair, b"Content-Length: 1000000") + BODY,
-                 head(pair, b"Transfer-Encoding: chunked") + b"11\r\n" + BODY + b"\r\n"):
+    for data in (
+        head(pair, b"Content-Length: 1000000") + BODY,
+        head(pair, b"Transfer-Encoding: chunked") + b"11\r\n" + BODY + b"\r\n",
+    ):
         with socket.create_connection(("127.0.0.1", pair.port), 5) as sock:
             sock.sendall(data)
     check.ok(pair.client.run(argv=["true"]))
@@ -180,23 +271,36 @@ def too_large(pair, announced):
     # The limit of a body is some 100 MB (64 MiB of stdin in base64): far below what was announced.
     check.within(0, sent, 300 << 20, "bytes that were taken")
     check.member(status(got) if got else "closed", (413, "closed"), "status")
-    check.true(pair.memory() - before < 350 << 20, "the server grew by %d bytes", pair.memory() - before)
+    check.true(
+        pair.memory() - before < 350 << 20, "the server grew by %d bytes", pair.memory() - before
+    )
     check.ok(pair.client.run(argv=["true"]))
 
 
-table([("a body of 1 GB is refused, %s" % name, 130, announced)
-       for name, announced in (("announced", True), ("chunked", False))], too_large, deadline=60)
+table(
+    [
+        ("a body of 1 GB is refused, %s" % name, 130, announced)
+        for name, announced in (("announced", True), ("chunked", False))
+    ],
+    too_large,
+    deadline=60,
+)
 
 
 @test("the memory of a huge refused body is given back", case=130, deadline=30)
 def _(pair):
-    check.error(pair.client.post("/v1/runs", b'{"argv":["true"],"stdin":"' + b"x" * (20 << 20)), 400)
+    check.error(
+        pair.client.post("/v1/runs", b'{"argv":["true"],"stdin":"' + b"x" * (20 << 20)), 400
+    )
     check.eventually(lambda: pair.memory() < 120 << 20, 5, "the server is below 120 MB")
 
 
 @test("a body that a wrong token sends is not read to the end", case=138)
 def _(pair):
-    data = (b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer no\r\nContent-Length: 1073741824\r\n\r\n")
+    data = (
+        b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer no\r\n"
+        b"Content-Length: 1073741824\r\n\r\n"
+    )
     got, _ = pair.client.raw(data + b"x" * 100000, 5)
     check.equal(status(got), 401, "status")
 
@@ -223,8 +327,13 @@ def _(pair):
             sock.close()
 
 
-@test("a connection that never completes its header is cut, and its descriptor freed", case=133,
-      deadline=60, slow=True, own=True)
+@test(
+    "a connection that never completes its header is cut, and its descriptor freed",
+    case=133,
+    deadline=60,
+    slow=True,
+    own=True,
+)
 def _(_pair):
     with harness.Pair(warm=1, slots=2) as pair:
         pair.rest()
@@ -239,7 +348,7 @@ def _(_pair):
                 sock.setblocking(False)
                 try:
                     if i == 0:
-                        sock.send(request[turn:turn + 1] if turn < len(request) else b"a")
+                        sock.send(request[turn : turn + 1] if turn < len(request) else b"a")
                     if sock.recv(1000) == b"":
                         cut[i] = time.monotonic() - start
                 except BlockingIOError:
@@ -253,10 +362,17 @@ def _(_pair):
             sock.close()
         check.true(None not in cut, "not cut after %d s: %r", time.monotonic() - start, cut)
         check.within(5, max(cut), 40, "seconds until the cut")
-        check.eventually(lambda: pair.snapshot()["descriptors of the server"] == base, 2, "descriptors freed")
+        check.eventually(
+            lambda: pair.snapshot()["descriptors of the server"] == base, 2, "descriptors freed"
+        )
 
 
-@test("a server with few descriptors refuses the excess and lives", case="133, D3", own=True, deadline=40)
+@test(
+    "a server with few descriptors refuses the excess and lives",
+    case="133, D3",
+    own=True,
+    deadline=40,
+)
 def _(_pair):
     with harness.Pair(warm=1, slots=4, nofile=256) as pair:
         socks = []
@@ -296,8 +412,13 @@ def _(pair):
 @test("a client that sends its request and never reads is not waited for", deadline=30)
 def _(pair):
     socks = []
-    request = json.dumps({"sh": "head -c 8000000 /dev/zero | tr '\\0' x", "policy": "ci",
-                          "limits": {"output_bytes": 8 << 20}}).encode()
+    request = json.dumps(
+        {
+            "sh": "head -c 8000000 /dev/zero | tr '\\0' x",
+            "policy": "ci",
+            "limits": {"output_bytes": 8 << 20},
+        }
+    ).encode()
     for _ in range(4):
         sock = socket.create_connection(("127.0.0.1", pair.port), 5)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

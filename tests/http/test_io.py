@@ -18,8 +18,12 @@ def cap(pair, size, policy="ci"):
 
 # The cap
 
-@test("endless output keeps head and tail, counts the rest, and the server does not grow", case=25,
-      deadline=20)
+
+@test(
+    "endless output keeps head and tail, counts the rest, and the server does not grow",
+    case=25,
+    deadline=20,
+)
 def _(pair):
     limits = {"output_bytes": 65536, "wall_ms": 1000}
     pair.client.sh("yes", limits=dict(limits, wall_ms=300))
@@ -31,14 +35,19 @@ def _(pair):
     check.equal((len(head), len(tail)), (32768, 32768), "bytes of head and tail")
     check.equal(head, b"y\n" * 16384, "head")
     check.true(tail.strip(b"y\n") == b"", "the tail is not the end of the output")
-    check.true(answer["steps"][0]["stdout_bytes"] > 10 * MIB, "hardly anything came: %s",
-               check.step(answer))
+    check.true(
+        answer["steps"][0]["stdout_bytes"] > 10 * MIB,
+        "hardly anything came: %s",
+        check.step(answer),
+    )
     check.true(grown < 1 * MIB, "the server grew by %d bytes", grown)
 
 
 @test("one big write across the cap keeps exactly the cap", case=26)
 def _(pair):
-    answer = check.ok(pair.client.sh("head -c 5000 /dev/zero | tr '\\0' h", limits={"output_bytes": 1024}))
+    answer = check.ok(
+        pair.client.sh("head -c 5000 /dev/zero | tr '\\0' h", limits={"output_bytes": 1024})
+    )
     head, tail = check.cut(answer, 1024)
     check.equal((head, tail), (b"h" * 512, b"h" * 512), "head and tail")
     check.equal(answer["steps"][0]["stdout_omitted"], 5000 - 1024, "stdout_omitted")
@@ -56,8 +65,11 @@ def _(pair):
 def _(pair):
     def one(index):
         for _ in range(60):
-            answer = check.ok(pair.client.run(argv=["head", "-c", "1025", "/dev/zero"],
-                                              limits={"output_bytes": 1024}))
+            answer = check.ok(
+                pair.client.run(
+                    argv=["head", "-c", "1025", "/dev/zero"], limits={"output_bytes": 1024}
+                )
+            )
             step = answer["steps"][0]
             check.equal((step["stdout_bytes"], step["stdout_omitted"]), (1025, 1), "bytes")
 
@@ -66,17 +78,23 @@ def _(pair):
 
 @test("exactly the cap is kept whole")
 def _(pair):
-    answer = check.ok(pair.client.sh("head -c 1024 /dev/zero | tr '\\0' h", limits={"output_bytes": 1024}))
+    answer = check.ok(
+        pair.client.sh("head -c 1024 /dev/zero | tr '\\0' h", limits={"output_bytes": 1024})
+    )
     check.equal(check.text(answer), "h" * 1024, "stdout")
     check.equal(answer["steps"][0]["stdout_omitted"], 0, "stdout_omitted")
 
 
 @test("a character at the cap is not cut in half", case=59)
 def _(pair):
-    answer = check.ok(pair.client.python("print('\u00e9' * 10000, end='')", limits={"output_bytes": 1001}))
+    answer = check.ok(
+        pair.client.python("print('\u00e9' * 10000, end='')", limits={"output_bytes": 1001})
+    )
     check.equal(answer["steps"][0]["stdout_encoding"], "utf-8", "stdout_encoding")
     head, tail = check.cut(answer, 1001)
-    check.equal((head.decode().strip("\u00e9"), tail.decode().strip("\u00e9")), ("", ""), "other characters")
+    check.equal(
+        (head.decode().strip("\u00e9"), tail.decode().strip("\u00e9")), ("", ""), "other characters"
+    )
     check.within(998, len(head) + len(tail), 1001, "bytes kept")
 
 
@@ -126,21 +144,27 @@ def _(pair):
     script = "for i in {1..1000}; do echo o$i; echo e$i >&2; done"
     answer = check.ok(pair.client.sh(script))
     check.equal(check.text(answer), "".join("o%d\n" % i for i in range(1, 1001)), "stdout")
-    check.equal(check.text(answer, stream="stderr"), "".join("e%d\n" % i for i in range(1, 1001)),
-                "stderr")
+    check.equal(
+        check.text(answer, stream="stderr"), "".join("e%d\n" % i for i in range(1, 1001)), "stderr"
+    )
 
 
 @test("merged streams keep the order of writing", case=73)
 def _(pair):
     script = "for i in {1..1000}; do echo o$i; echo e$i >&2; done"
-    for request in ({"sh": script, "merge_stderr": True},
-                    {"steps": [{"sh": script, "merge_stderr": True}]}):
+    for request in (
+        {"sh": script, "merge_stderr": True},
+        {"steps": [{"sh": script, "merge_stderr": True}]},
+    ):
         answer = check.ok(pair.client.run(**request))
-        check.equal(check.text(answer), "".join("o%d\ne%d\n" % (i, i) for i in range(1, 1001)), "stdout")
+        check.equal(
+            check.text(answer), "".join("o%d\ne%d\n" % (i, i) for i in range(1, 1001)), "stdout"
+        )
         check.equal(check.text(answer, stream="stderr"), "", "stderr")
 
 
 # stdin
+
 
 @test("no stdin is end of file at once", case=60)
 def _(pair):
@@ -174,7 +198,10 @@ def prompt(pair, script):
     check.ended(answer, "exit")
 
 
-table([("%s does not wait for somebody to type" % name, 190, script) for name, script in PROMPTS], prompt)
+table(
+    [("%s does not wait for somebody to type" % name, 190, script) for name, script in PROMPTS],
+    prompt,
+)
 
 
 @test("there is no controlling terminal", case=61)
@@ -183,10 +210,18 @@ def _(pair):
     answer = pair.client.sh("exec 3</dev/tty")
     check.ended(answer, "exit", exit_code=1)
     watch.below(1, "the answer")
-    seen = check.text(check.ok(pair.client.python(
-        "import os\ntry: os.open('/dev/tty', os.O_RDWR)\nexcept OSError as e: print(e.errno)"))).strip()
+    seen = check.text(
+        check.ok(
+            pair.client.python(
+                "import os\ntry: os.open('/dev/tty', os.O_RDWR)\n"
+                "except OSError as e: print(e.errno)"
+            )
+        )
+    ).strip()
     check.member(seen, ("2", "6"), "errno of opening /dev/tty")
-    check.equal(check.text(pair.client.sh("ps -o tty= -p $$; tty")).split()[0], "?", "terminal of the shell")
+    check.equal(
+        check.text(pair.client.sh("ps -o tty= -p $$; tty")).split()[0], "?", "terminal of the shell"
+    )
 
 
 @test("10 MB through cat come back the same", case=62, deadline=30)
@@ -210,7 +245,9 @@ def _(pair):
 def _(pair):
     big = "x" * 10000000
     check.ok(pair.client.run(argv=["true"], stdin=big))
-    check.equal(check.text(check.ok(pair.client.run(argv=["head", "-c1"], stdin=big))), "x", "stdout")
+    check.equal(
+        check.text(check.ok(pair.client.run(argv=["head", "-c1"], stdin=big))), "x", "stdout"
+    )
     small = "x" * 200000
 
     def one(index):
@@ -223,17 +260,26 @@ def _(pair):
 @test("stdin is exact for all byte values", case=74)
 def _(pair):
     data = bytes(range(256)) * 4096
-    answer = check.ok(pair.client.sh("sha256sum", stdin=base64.b64encode(data).decode(),
-                                     stdin_encoding="base64"))
+    answer = check.ok(
+        pair.client.sh("sha256sum", stdin=base64.b64encode(data).decode(), stdin_encoding="base64")
+    )
     check.equal(check.text(answer).split()[0], hashlib.sha256(data).hexdigest(), "sha256")
 
 
 @test("a step's stdin is its own")
 def _(pair):
-    answer = check.ok(pair.client.run(steps=[{"argv": ["cat"], "stdin": "one"}, {"argv": ["cat"]},
-                                             {"argv": ["cat"], "stdin": "dHdv",
-                                              "stdin_encoding": "base64"}]))
-    check.equal([check.text(answer, i) for i in range(3)], ["one", "", "two"], "stdout of the steps")
+    answer = check.ok(
+        pair.client.run(
+            steps=[
+                {"argv": ["cat"], "stdin": "one"},
+                {"argv": ["cat"]},
+                {"argv": ["cat"], "stdin": "dHdv", "stdin_encoding": "base64"},
+            ]
+        )
+    )
+    check.equal(
+        [check.text(answer, i) for i in range(3)], ["one", "", "two"], "stdout of the steps"
+    )
 
 
 @test("64 MiB of stdin arrive, one byte more is refused", deadline=40, slow=True)
@@ -244,6 +290,7 @@ def _(pair):
 
 
 # Pipes and processes
+
 
 @test("SIGPIPE has its default action", case=64)
 def _(pair):
@@ -286,8 +333,12 @@ def _(pair):
 
 @test("/dev/stdout and /dev/stderr can be opened again", case=69)
 def _(pair):
-    answer = check.ok(pair.client.sh(
-        "echo a > /dev/stdout; echo b >> /dev/stderr; cat /dev/fd/0 </dev/null; echo c > /proc/self/fd/1"))
+    answer = check.ok(
+        pair.client.sh(
+            "echo a > /dev/stdout; echo b >> /dev/stderr; cat /dev/fd/0 </dev/null; echo c > "
+            "/proc/self/fd/1"
+        )
+    )
     check.equal(check.text(answer), "a\nc\n", "stdout")
     check.equal(check.text(answer, stream="stderr"), "b\n", "stderr")
 

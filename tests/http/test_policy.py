@@ -1,4 +1,5 @@
-"""Policies: what GET /v1/policies says, proven from inside a jail; judge and ci; files that are wrong."""
+"""Policies: what GET /v1/policies says, proven from inside a jail; judge and ci; files that are
+wrong."""
 
 import json
 import os
@@ -40,19 +41,40 @@ def _(pair):
         run = check.ok(pair.client.run(argv=["true"], policy=name))
         check.equal(run["policy"], {"name": name, "sha256": seen["sha256"]}, "policy of a run")
         for limit, one in wanted["limits"].items():
-            check.equal(run["limits"][limit], {"value": one["default"], "from": "default"}, "limits." + limit)
+            check.equal(
+                run["limits"][limit],
+                {"value": one["default"], "from": "default"},
+                "limits." + limit,
+            )
 
 
 def written(pair, path, name):
     """Can a file be made in `path`? -> errno, or 0."""
-    script = ("import os, sys\ntry:\n fd = os.open(sys.argv[1] + '/probe', os.O_CREAT | os.O_RDWR)\n"
-              " os.write(fd, b'x'); print(0)\nexcept OSError as e: print(e.errno)")
+    script = (
+        "import os, sys\ntry:\n fd = os.open(sys.argv[1] + '/probe', os.O_CREAT | os.O_RDWR)\n"
+        " os.write(fd, b'x'); print(0)\nexcept OSError as e: print(e.errno)"
+    )
     return int(check.text(check.ok(pair.client.python(script, path, policy=name))))
 
 
 PLACES = ["/workspace", "/home/user", "/tmp", "/var/tmp", "/dev/shm"]
-CLOSED = ["/", "/usr", "/usr/bin", "/etc", "/var", "/home", "/dev", "/lib", "/proc", "/run", "/root", "/opt", "/srv",
-          "/mnt", "/sys"]
+CLOSED = [
+    "/",
+    "/usr",
+    "/usr/bin",
+    "/etc",
+    "/var",
+    "/home",
+    "/dev",
+    "/lib",
+    "/proc",
+    "/run",
+    "/root",
+    "/opt",
+    "/srv",
+    "/mnt",
+    "/sys",
+]
 WRITABLE = {"default": PLACES, "ci": PLACES, "judge": ["/workspace", "/tmp"]}
 
 
@@ -67,8 +89,13 @@ def writable(pair, name):
         check.member(written(pair, path, name), (1, 2, 13, 20, 30), "errno of writing to " + path)
 
 
-table([("what %s lets be written, and nothing else, can be written" % name, None, name) for name in WRITABLE],
-      writable)
+table(
+    [
+        ("what %s lets be written, and nothing else, can be written" % name, None, name)
+        for name in WRITABLE
+    ],
+    writable,
+)
 
 
 @test("judge: the home is the workspace", case=176)
@@ -86,7 +113,8 @@ libc = ctypes.CDLL(None, use_errno=True)
 def call(*a):
     if libc.syscall(*a) < 0: raise OSError(ctypes.get_errno(), '')
 print(errno(lambda: socket.socket(socket.AF_INET)), errno(lambda: socket.socket(socket.AF_INET6)),
-      errno(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)), errno(lambda: socket.socket(socket.AF_UNIX)),
+      errno(lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW)),
+      errno(lambda: socket.socket(socket.AF_UNIX)),
       errno(lambda: call(101, 0, 0, 0, 0)), errno(lambda: call(29, 0, 4096, 0o1600)))
 """
 
@@ -94,9 +122,15 @@ print(errno(lambda: socket.socket(socket.AF_INET)), errno(lambda: socket.socket(
 @test("judge: no sockets but local ones, no tracing, no shared memory by key")
 def _(pair):
     seen = check.text(check.ok(pair.client.python(STRICT, policy="judge"))).split()
-    for index, wanted in enumerate((("97", "1"), ("97", "1"), ("97", "1"), ("0",), ("1", "38"), ("1", "38"))):
+    for index, wanted in enumerate(
+        (("97", "1"), ("97", "1"), ("97", "1"), ("0",), ("1", "38"), ("1", "38"))
+    ):
         check.member(seen[index], wanted, "errno %d" % index)
-    check.equal(check.text(check.ok(pair.client.python(STRICT))), "0 0 0 0 0 0\n", "the same with the default policy")
+    check.equal(
+        check.text(check.ok(pair.client.python(STRICT))),
+        "0 0 0 0 0 0\n",
+        "the same with the default policy",
+    )
 
 
 @test("judge: output over the cap ends the run by default")
@@ -108,29 +142,48 @@ def _(pair):
 
 
 VERDICTS = [
-    ("right", "int main(){int a,b;scanf(\"%d%d\",&a,&b);printf(\"%d\\n\",a+b);return 0;}", "exit", 0),
+    ("right", 'int main(){int a,b;scanf("%d%d",&a,&b);printf("%d\\n",a+b);return 0;}', "exit", 0),
     ("a wrong exit code", "int main(){return 3;}", "exit", 3),
     ("an endless loop", "int main(){for(;;);}", "cpu_time", None),
     ("waiting for ever", "#include <unistd.h>\nint main(){for(;;)pause();}", "wall_time", None),
-    ("much memory", "#include <string.h>\nint main(){for(;;){char*p=malloc(1<<20);memset(p,1,1<<20);}}", "memory", None),
-    ("endless output", "int main(){for(;;)puts(\"x\");}", "output", None),
+    (
+        "much memory",
+        "#include <string.h>\nint main(){for(;;){char*p=malloc(1<<20);memset(p,1,1<<20);}}",
+        "memory",
+        None,
+    ),
+    ("endless output", 'int main(){for(;;)puts("x");}', "output", None),
     ("a null pointer", "int main(){return *(volatile int*)0;}", "signal", None),
     ("a division by zero", "int main(int c,char**v){return c/(c-1);}", "signal", None),
-    ("endless recursion", "int f(int n){volatile char a[999];a[0]=n;return f(n+1)+a[0];}int main(){return f(0);}",
-     "signal", None),
+    (
+        "endless recursion",
+        "int f(int n){volatile char a[999];a[0]=n;return f(n+1)+a[0];}int main(){return f(0);}",
+        "signal",
+        None,
+    ),
     ("a fork bomb", "#include <unistd.h>\nint main(){for(;;)fork();}", "cpu_time", None),
-    ("a reader without input", "int main(){int a;while(scanf(\"%d\",&a)!=EOF);return 4;}", "exit", 4),
-    ("/etc/shadow", "int main(){return fopen(\"/etc/shadow\",\"r\")?0:5;}", "exit", 5),
+    ("a reader without input", 'int main(){int a;while(scanf("%d",&a)!=EOF);return 4;}', "exit", 4),
+    ("/etc/shadow", 'int main(){return fopen("/etc/shadow","r")?0:5;}', "exit", 5),
 ]
 
 
 def verdict(pair, source, cause, code):
     for _ in range(3):
         answer = pair.client.run(
-            policy="judge", files=[{"path": "m.c", "content": "#include <stdio.h>\n#include <stdlib.h>\n" + source}],
-            steps=[{"name": "compile", "argv": ["gcc", "-w", "-O0", "-o", "m", "m.c"]},
-                   {"name": "run", "argv": ["./m"], "stdin": "" if "reader" in source or code == 4 else "1 2\n",
-                    "limits": {"wall_ms": 1200, "cpu_ms": 400, "mem_bytes": 128 * MIB}}])
+            policy="judge",
+            files=[
+                {"path": "m.c", "content": "#include <stdio.h>\n#include <stdlib.h>\n" + source}
+            ],
+            steps=[
+                {"name": "compile", "argv": ["gcc", "-w", "-O0", "-o", "m", "m.c"]},
+                {
+                    "name": "run",
+                    "argv": ["./m"],
+                    "stdin": "" if "reader" in source or code == 4 else "1 2\n",
+                    "limits": {"wall_ms": 1200, "cpu_ms": 400, "mem_bytes": 128 * MIB},
+                },
+            ],
+        )
         check.ended(answer, "exit", 0, exit_code=0)
         if cause == "cpu_time" and "fork" in source:
             check.member(answer["steps"][1]["end"]["cause"], ("cpu_time", "wall_time"), "cause")
@@ -138,18 +191,24 @@ def verdict(pair, source, cause, code):
             check.ended(answer, cause, 1, exit_code=code)
 
 
-table([("judge: %s gets the same verdict each time" % row[0], "D4") + row[1:] for row in VERDICTS], verdict,
-      deadline=25)
+table(
+    [("judge: %s gets the same verdict each time" % row[0], "D4") + row[1:] for row in VERDICTS],
+    verdict,
+    deadline=25,
+)
 
 
 @test("ci: more memory, processes and processors than the default")
 def _(pair):
-    script = ("import os\nx = bytearray(600 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nn = 0\n"
-              "for i in range(200):\n if not os.fork(): import signal; signal.pause()\n n += 1\nprint(n)")
+    script = (
+        "import os\nx = bytearray(600 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\nn = 0\n"
+        "for i in range(200):\n if not os.fork(): import signal; signal.pause()\n n += 1\nprint(n)"
+    )
     check.equal(check.text(check.ok(pair.client.python(script, policy="ci"))), "200\n", "stdout")
 
 
 # Policy files of an administrator (each with a pair of its own).
+
 
 def directory(change):
     """A copy of policies/ in a temporary directory, after change(path, {name: object})."""
@@ -187,12 +246,21 @@ def _(_):
     try:
         with harness.Pair(slots=2, warm=1, policies=path) as pair:
             check.ended(pair.client.run(argv=["sleep", "5"], policy="tiny"), "wall_time", limit=300)
-            check.error(pair.client.send(argv=["true"], policy="tiny", limits={"wall_ms": 1001}), 403, "policy_limit",
-                        "/limits/wall_ms")
-            answer = pair.client.sh("for i in 1 2 3 4 5 6 7 8; do sleep 5 & done; wait", policy="tiny",
-                                    limits={"wall_ms": 900})
+            check.error(
+                pair.client.send(argv=["true"], policy="tiny", limits={"wall_ms": 1001}),
+                403,
+                "policy_limit",
+                "/limits/wall_ms",
+            )
+            answer = pair.client.sh(
+                "for i in 1 2 3 4 5 6 7 8; do sleep 5 & done; wait",
+                policy="tiny",
+                limits={"wall_ms": 900},
+            )
             check.ended(answer, "pids")
-            check.equal(pair.client.sh("touch /tmp/x", policy="tiny")["ok"], False, "a write to /tmp")
+            check.equal(
+                pair.client.sh("touch /tmp/x", policy="tiny")["ok"], False, "a write to /tmp"
+            )
             check.error(pair.client.send(steps=[{"sh": "true"}] * 3, policy="tiny"), (400, 403))
             check.ok(pair.client.run(argv=["sleep", "0.5"]))
     finally:
@@ -223,6 +291,7 @@ def linked(path, texts):
 def edit(function):
     def change(_path, texts):
         function(texts)
+
     return change
 
 
@@ -258,7 +327,11 @@ WRONG = [
     ("it is no JSON", edit(lambda t: t.update({"ci.json": "{"})), "ci.json"),
     ("the name is not the file's", edit(lambda t: t["ci.json"].update(name="other")), "ci.json"),
     ("there is no default", edit(lambda t: t.pop("default.json")), "default"),
-    ("the network is one that does not exist", edit(lambda t: t["ci.json"]["network"].update(mode="host")), "ci.json"),
+    (
+        "the network is one that does not exist",
+        edit(lambda t: t["ci.json"]["network"].update(mode="host")),
+        "ci.json",
+    ),
 ]
 
 
@@ -284,4 +357,8 @@ def wrong(change, word):
 
 
 for _name, _change, _word in WRONG:
-    add("a policy file is refused: " + _name, (lambda c, w: lambda _: wrong(c, w))(_change, _word), own=True)
+    add(
+        "a policy file is refused: " + _name,
+        (lambda c, w: lambda _: wrong(c, w))(_change, _word),
+        own=True,
+    )

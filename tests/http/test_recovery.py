@@ -19,8 +19,13 @@ MARKER_DIR = "pinfold-test-foreign"
 
 def busy(pair, count=6):
     """Starts sleepers and busy loops -> (ids, {(pid, start)} of everything in jails)."""
-    runs = [pair.client.submit(sh="sleep 1000" if i % 2 else "while :; do :; done",
-                               limits={"wall_ms": 60000, "cpu_ms": 60000}) for i in range(count)]
+    runs = [
+        pair.client.submit(
+            sh="sleep 1000" if i % 2 else "while :; do :; done",
+            limits={"wall_ms": 60000, "cpu_ms": 60000},
+        )
+        for i in range(count)
+    ]
     for run in runs:
         pair.client.wait_state(run, ("running",))
     check.eventually(lambda: len(clean.marked(pair.client.mark)) >= count, 3, "the programs run")
@@ -28,13 +33,19 @@ def busy(pair, count=6):
 
 
 def dead(identities, seconds=1.0):
-    check.eventually(lambda: not clean.alive(identities), seconds,
-                     lambda: "every process of a jail is dead; %d are alive"
-                     % len(clean.alive(identities)))
+    check.eventually(
+        lambda: not clean.alive(identities),
+        seconds,
+        lambda: "every process of a jail is dead; %d are alive" % len(clean.alive(identities)),
+    )
 
 
-@test("kill -9 of the server: every used jail is dead within a second, and the next start is clean",
-      case=154, own=True, deadline=40)
+@test(
+    "kill -9 of the server: every used jail is dead within a second, and the next start is clean",
+    case=154,
+    own=True,
+    deadline=40,
+)
 def _(_):
     with harness.Pair(slots=8, warm=2) as pair:
         pair.rest()
@@ -55,8 +66,12 @@ def _(_):
                 check.error(answer, 404)
 
 
-@test("kill -9 of the runner: runs end as interrupted, readyz turns red and back", case="154, 140", own=True,
-      deadline=40)
+@test(
+    "kill -9 of the runner: runs end as interrupted, readyz turns red and back",
+    case="154, 140",
+    own=True,
+    deadline=40,
+)
 def _(_):
     with harness.Pair(slots=8, warm=2) as pair:
         pair.rest()
@@ -95,7 +110,9 @@ def _(_):
             pair.start_server()
             pair.wait_ready(10)
             watch.below(5, "the start")
-            check.equal([p for p in foreign if not os.path.isdir(p)], [], "foreign directories removed")
+            check.equal(
+                [p for p in foreign if not os.path.isdir(p)], [], "foreign directories removed"
+            )
         finally:
             for path in reversed(foreign):
                 if os.path.isdir(path):
@@ -104,7 +121,12 @@ def _(_):
         pair.check_clean(3)
 
 
-@test("a second kill in the middle of the start is repaired by the third", case="D1", own=True, deadline=40)
+@test(
+    "a second kill in the middle of the start is repaired by the third",
+    case="D1",
+    own=True,
+    deadline=40,
+)
 def _(_):
     with harness.Pair(slots=8, warm=2) as pair:
         pair.rest()
@@ -118,7 +140,12 @@ def _(_):
         pair.check_clean(3)
 
 
-@test("a killed shard interrupts its own runs, and the runner makes a new one", case=140, own=True, deadline=40)
+@test(
+    "a killed shard interrupts its own runs, and the runner makes a new one",
+    case=140,
+    own=True,
+    deadline=40,
+)
 def _(_):
     with harness.Pair(slots=8, warm=2, shards=2) as pair:
         pair.rest()
@@ -126,7 +153,9 @@ def _(_):
         shards = [pid for pid in pair.shard_pids() if clean.family(pid)[1]]
         check.equal(len(shards), 2, "shards with jails")
         victims = clean.identity(clean.family(shards[0])[1])
-        others = clean.identity(set(clean.marked(pair.client.mark)) & set(clean.family(shards[1])[1]))
+        others = clean.identity(
+            set(clean.marked(pair.client.mark)) & set(clean.family(shards[1])[1])
+        )
         check.true(others, "nothing runs on the second shard")
         os.kill(shards[0], signal.SIGKILL)
         dead(victims)
@@ -143,8 +172,11 @@ def _(_):
         check.true(len(ended) < 8, "all runs have ended")
         for _ in range(10):
             check.ok(pair.client.run(argv=["true"]))
-        check.eventually(lambda: len([p for p in pair.shard_pids() if clean.family(p)[1]]) == 2, 5,
-                         "two shards with jails again")
+        check.eventually(
+            lambda: len([p for p in pair.shard_pids() if clean.family(p)[1]]) == 2,
+            5,
+            "two shards with jails again",
+        )
         for run in runs:
             pair.client.delete("/v1/runs/" + run)
         check.eventually(lambda: pair.probe("/readyz") == 200, 5, "ready")
@@ -157,8 +189,10 @@ def _(_):
         seen = parallel(8, lambda _: check.ok(pair.client.run(argv=["sleep", "0.3"])))
         check.equal(len(seen), 8, "runs")
         runs, _ = busy(pair, 8)
-        used = [len(set(clean.marked(pair.client.mark)) & set(clean.family(pid)[1]))
-                for pid in pair.shard_pids()]
+        used = [
+            len(set(clean.marked(pair.client.mark)) & set(clean.family(pid)[1]))
+            for pid in pair.shard_pids()
+        ]
         used = [n for n in used if n]
         check.true(len(used) == 2 and min(used) >= 3, "programs per shard: %s", used)
         for run in runs:
@@ -172,7 +206,9 @@ def refused(arguments, words, seconds=5):
     """A program that must not start: it ends soon, with an exit code and one sentence."""
     watch = Stopwatch()
     done = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds)
-    check.true(done.returncode not in (0, None) and done.returncode > 0, "exit code %s", done.returncode)
+    check.true(
+        done.returncode not in (0, None) and done.returncode > 0, "exit code %s", done.returncode
+    )
     text = (done.stderr + done.stdout).decode()
     lines = [line for line in text.splitlines() if line.strip()]
     check.equal(len(lines), 1, "lines of the message %r" % text)
@@ -181,37 +217,80 @@ def refused(arguments, words, seconds=5):
     return watch
 
 
-@test("a second server or runner on the same state directory says so and ends", case=156, own=True,
-      deadline=30)
+@test(
+    "a second server or runner on the same state directory says so and ends",
+    case=156,
+    own=True,
+    deadline=30,
+)
 def _(_):
     with harness.Pair(slots=2, warm=1) as pair:
         pair.rest()
         port = str(free_port())
-        server = [harness.program("pinfold-server"), "serve", "--state", pair.state, "--listen", "127.0.0.1",
-                  "--port", port, "--user", pair.user]
+        server = [
+            harness.program("pinfold-server"),
+            "serve",
+            "--state",
+            pair.state,
+            "--listen",
+            "127.0.0.1",
+            "--port",
+            port,
+            "--user",
+            pair.user,
+        ]
         refused(server, [pair.state.lower()]).below(1.5, "the second server")
-        runner = [harness.program("pinfold-runner"), "--state", pair.state, "--policies", pair.policies,
-                  "--server-user", pair.user]
+        runner = [
+            harness.program("pinfold-runner"),
+            "--state",
+            pair.state,
+            "--policies",
+            pair.policies,
+            "--server-user",
+            pair.user,
+        ]
         refused(runner, [pair.state.lower()]).below(1.5, "the second runner")
         check.ok(pair.client.run(argv=["true"]))
         pair.check_clean(2)
 
 
-@test("another state directory on the same port is refused with one sentence", case=156, own=True, deadline=30)
+@test(
+    "another state directory on the same port is refused with one sentence",
+    case=156,
+    own=True,
+    deadline=30,
+)
 def _(_):
     with harness.Pair(slots=2, warm=1) as pair:
         other = harness.Pair()
         try:
             other.init()
-            refused([harness.program("pinfold-server"), "serve", "--state", other.state, "--listen",
-                     "127.0.0.1", "--port", str(pair.port), "--user", pair.user], [str(pair.port)])
+            refused(
+                [
+                    harness.program("pinfold-server"),
+                    "serve",
+                    "--state",
+                    other.state,
+                    "--listen",
+                    "127.0.0.1",
+                    "--port",
+                    str(pair.port),
+                    "--user",
+                    pair.user,
+                ],
+                [str(pair.port)],
+            )
         finally:
             other.discard()
         check.ok(pair.client.run(argv=["true"]))
 
 
-@test("SIGTERM: new work is refused, what is queued is cancelled, what runs ends, exit 0", case=147, own=True,
-      deadline=40)
+@test(
+    "SIGTERM: new work is refused, what is queued is cancelled, what runs ends, exit 0",
+    case=147,
+    own=True,
+    deadline=40,
+)
 def _(_):
     with harness.Pair(slots=4, warm=2) as pair:
         pair.rest()
@@ -226,7 +305,9 @@ def _(_):
 
         def refuses():
             try:
-                kept.request("POST", "/v1/runs", b'{"argv":["true"]}', pair.client.headers(None, b"x"))
+                kept.request(
+                    "POST", "/v1/runs", b'{"argv":["true"]}', pair.client.headers(None, b"x")
+                )
                 answer = kept.getresponse()
                 answer.read()
                 return answer.status == 503 and answer.getheader("Retry-After")
@@ -270,7 +351,11 @@ def _(_):
         pair.discard()
 
 
-@test("restart keeps the token, and old runs are told as interrupted or unknown", own=True, deadline=30)
+@test(
+    "restart keeps the token, and old runs are told as interrupted or unknown",
+    own=True,
+    deadline=30,
+)
 def _(_):
     with harness.Pair(slots=2, warm=1) as pair:
         old, token = check.ok(pair.client.run(argv=["true"]))["id"], pair.token
@@ -285,15 +370,21 @@ def _(_):
     with harness.Pair(slots=4, warm=0) as pair:
         pair.warm_up()
         for _ in range(20):
-            answer = check.ok(pair.client.sh("echo cold; cat f", files=[{"path": "f", "content": "file"}]))
+            answer = check.ok(
+                pair.client.sh("echo cold; cat f", files=[{"path": "f", "content": "file"}])
+            )
             check.equal(check.text(answer), "cold\nfile", "stdout")
         check.ended(pair.client.run(argv=["/no/such"]), "start")
         parallel(8, lambda _: check.ok(pair.client.run(argv=["sleep", "0.05"])))
         pair.check_clean(1)
 
 
-@test("a server with all slots taken queues, and freed slots are used at once", case="134, 139", own=True,
-      deadline=40)
+@test(
+    "a server with all slots taken queues, and freed slots are used at once",
+    case="134, 139",
+    own=True,
+    deadline=40,
+)
 def _(_):
     with harness.Pair(slots=4, warm=2) as pair:
         pair.rest()
@@ -325,7 +416,9 @@ def _(_):
             body = json.dumps(pair.client.marked({"sh": "sleep 60", "cancel_on_disconnect": True}))
             one.request("POST", "/v1/runs", body, pair.client.headers(None, b"x"))
             connections.append(one)
-        check.eventually(lambda: len(pair.client.get("/v1/runs?limit=50").json()["runs"]) == 20, 5, "20 runs")
+        check.eventually(
+            lambda: len(pair.client.get("/v1/runs?limit=50").json()["runs"]) == 20, 5, "20 runs"
+        )
         for index, one in enumerate(connections):
             if index % 2:
                 one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -338,3 +431,82 @@ def _(_):
                 seen = pair.client.wait_done(run["id"], 2)
                 check.member(seen["steps"][0]["end"]["cause"], ("lost_client", "exit"), "cause")
         pair.check_clean(2)
+
+
+@test(
+    "a full queue is 429 with Retry-After, and takes work again later",
+    case=139,
+    own=True,
+    deadline=30,
+)
+def _(_):
+    with harness.Pair(slots=2, warm=1, server_args=["--queue", "5"]) as pair:
+        runs = [pair.client.submit(argv=["sleep", "30"]) for _ in range(2)]
+        for run in runs:
+            pair.client.wait_state(run, ("running",))
+        runs += [pair.client.submit(argv=["sleep", "30"]) for _ in range(5)]
+        for _ in range(3):
+            answer = pair.client.send(argv=["true"])
+            check.error(answer, 429)
+            check.matches(answer.headers.get("retry-after", ""), r"^\d+$", "Retry-After")
+        for run in runs:
+            pair.client.delete("/v1/runs/" + run)
+        check.ok(pair.client.run(argv=["true"]))
+        for run in runs:
+            check.ended(pair.client.wait_done(run, 3), "cancelled")
+
+
+@test("results are kept up to a bound, the oldest go first", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=2, warm=1, server_args=["--results", "5"]) as pair:
+        made = [check.ok(pair.client.run(argv=["true"]))["id"] for _ in range(12)]
+        seen = [pair.client.get("/v1/runs/" + run).status for run in made]
+        check.equal(seen, [404] * 7 + [200] * 5, "status of the runs, oldest first")
+        check.equal(
+            [r["id"] for r in pair.client.get("/v1/runs").json()["runs"]], made[:6:-1], "the list"
+        )
+
+
+@test("large results do not grow the server without end", own=True, deadline=60)
+def _(_):
+    with harness.Pair(slots=4, warm=2, server_args=["--result-bytes", "16M"]) as pair:
+
+        def one(_):
+            for _ in range(15):
+                check.ok(
+                    pair.client.sh(
+                        "head -c 4000000 /dev/zero | tr '\\0' x",
+                        policy="ci",
+                        limits={"output_bytes": 4000000},
+                    )
+                )
+
+        parallel(4, one)
+        check.true(pair.memory() < 150 << 20, "the server holds %d bytes", pair.memory())
+
+
+@test(
+    "a run that comes while there is no runner waits for it or is refused, and is never lost",
+    case=140,
+    own=True,
+    deadline=40,
+)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        pair.kill9_runner()
+        pair.wait_ready(3, wanted=503)
+
+        def one(index):
+            if index == 0:
+                return pair.client.send(argv=["echo", "late"])
+            pair.start_runner()
+            return None
+
+        answer = parallel(2, one, 20)[0]
+        if answer.status == 200:
+            check.equal(check.text(check.ok(answer.json())), "late\n", "stdout")
+        else:
+            check.error(answer, 503)
+            check.true(answer.headers.get("retry-after"), "no Retry-After")
+        pair.wait_ready(10)
+        check.ok(pair.client.run(argv=["true"]))

@@ -19,13 +19,31 @@ EXITS = [
     ("a program's own 126 is an exit", 42, "/etc/passwd", "exit", 126, None),
     ("SIGKILL to oneself is neither memory nor a limit", 40, "kill -KILL $$", "signal", None, 9),
     ("SIGTERM to oneself is delivered", 41, "kill -TERM $$; echo alive", "signal", None, 15),
-    ("SIGUSR1 to oneself is delivered", 41, "exec python3 -c 'import os; os.kill(os.getpid(), 10)'",
-     "signal", None, 10),
+    (
+        "SIGUSR1 to oneself is delivered",
+        41,
+        "exec python3 -c 'import os; os.kill(os.getpid(), 10)'",
+        "signal",
+        None,
+        10,
+    ),
     ("abort is SIGABRT", 41, "exec python3 -c 'import os; os.abort()'", "signal", None, 6),
-    ("a fault is SIGSEGV", 51, "exec python3 -c 'import ctypes; ctypes.string_at(0)'", "signal", None,
-     11),
-    ("SIGPIPE kills", 64, "exec python3 -c 'import os, signal; signal.signal(13, 0); "
-                          "os.kill(os.getpid(), 13)'", "signal", None, 13),
+    (
+        "a fault is SIGSEGV",
+        51,
+        "exec python3 -c 'import ctypes; ctypes.string_at(0)'",
+        "signal",
+        None,
+        11,
+    ),
+    (
+        "SIGPIPE kills",
+        64,
+        "exec python3 -c 'import os, signal; signal.signal(13, 0); " "os.kill(os.getpid(), 13)'",
+        "signal",
+        None,
+        13,
+    ),
     ("exec true is exit 0", None, "exec true", "exit", 0, None),
     ("a non-zero exit keeps its output", 192, "echo out; echo err >&2; exit 3", "exit", 3, None),
 ]
@@ -55,12 +73,20 @@ STARTS = [
     ("a name that is not on the PATH", ["nosuchcommand"], None, "ENOENT", ["nosuchcommand"]),
     ("a file that is not executable", ["/etc/passwd"], None, "EACCES", ["/etc/passwd"]),
     ("a directory", ["/usr"], None, "EACCES", ["/usr"]),
-    ("a script whose interpreter is missing", ["./s"],
-     {"path": "s", "content": "#!/no/interp\n", "mode": "0755"}, "ENOENT",
-     ["/no/interp", "./s", "/workspace/s"]),
-    ("a program of another processor", ["./elf"],
-     {"path": "elf", "content": foreign_elf(), "encoding": "base64", "mode": "0755"}, "ENOEXEC",
-     ["./elf", "/workspace/elf"]),
+    (
+        "a script whose interpreter is missing",
+        ["./s"],
+        {"path": "s", "content": "#!/no/interp\n", "mode": "0755"},
+        "ENOENT",
+        ["/no/interp", "./s", "/workspace/s"],
+    ),
+    (
+        "a program of another processor",
+        ["./elf"],
+        {"path": "elf", "content": foreign_elf(), "encoding": "base64", "mode": "0755"},
+        "ENOEXEC",
+        ["./elf", "/workspace/elf"],
+    ),
     ("a path through a file", ["/etc/passwd/x"], None, "ENOTDIR", ["/etc/passwd/x"]),
 ]
 
@@ -75,13 +101,17 @@ def start(pair, argv, file, code, paths):
     check.equal(check.output(answer) + check.output(answer, stream="stderr"), b"", "output")
 
 
-table([("%s is a start failure with errno and path" % row[0], 42) + row[1:] for row in STARTS], start)
+table(
+    [("%s is a start failure with errno and path" % row[0], 42) + row[1:] for row in STARTS], start
+)
 
 
 @test("a cwd that does not exist is a start failure", case=77)
 def _(pair):
     end = check.ended(pair.client.run(argv=["pwd"], cwd="/no/such/dir"), "start")
-    check.equal((end["evidence"]["errno"], end["evidence"]["stage"]), ("ENOENT", "chdir"), "evidence")
+    check.equal(
+        (end["evidence"]["errno"], end["evidence"]["stage"]), ("ENOENT", "chdir"), "evidence"
+    )
     check.equal(check.text(check.ok(pair.client.run(argv=["pwd"], cwd="/tmp"))), "/tmp\n", "cwd")
     check.equal(check.text(check.ok(pair.client.run(argv=["pwd"]))), "/workspace\n", "default cwd")
 
@@ -112,9 +142,13 @@ def _(pair):
 def _(pair):
     def one(index):
         for _ in range(50):
-            answer = check.ok(pair.client.sh(
-                "head -c 1000000 /dev/zero | tr '\\0' x; printf err >&2; printf end",
-                limits={"output_bytes": 4 * MIB}, policy="ci"))
+            answer = check.ok(
+                pair.client.sh(
+                    "head -c 1000000 /dev/zero | tr '\\0' x; printf err >&2; printf end",
+                    limits={"output_bytes": 4 * MIB},
+                    policy="ci",
+                )
+            )
             step = answer["steps"][0]
             check.equal((step["stdout_bytes"], step["stdout_omitted"]), (1000003, 0), "bytes")
             check.equal(step["stdout"], "x" * 1000000 + "end", "stdout")
@@ -132,10 +166,15 @@ def _(pair):
 
 @test("what happened first is the cause, every time", case=48, deadline=40)
 def _(pair):
-    memory = ("import sys\nsys.stdout.write('x' * 3000000)\nx = []\nwhile True: x.append(bytearray(1 << 20))")
+    memory = (
+        "import sys\nsys.stdout.write('x' * 3000000)\nx = []\n"
+        "while True: x.append(bytearray(1 << 20))"
+    )
     for _ in range(20):
-        answer = pair.client.python(memory, limits={"mem_bytes": 64 * MIB, "output_bytes": 1024,
-                                                    "cpu_ms": 5000, "wall_ms": 10000})
+        answer = pair.client.python(
+            memory,
+            limits={"mem_bytes": 64 * MIB, "output_bytes": 1024, "cpu_ms": 5000, "wall_ms": 10000},
+        )
         check.ended(answer, "memory")
         check.equal(answer["steps"][0]["stdout_bytes"], 3000000, "stdout_bytes")
     spin = "head -c 3000000 /dev/zero; while :; do :; done"
@@ -167,9 +206,12 @@ def _(pair):
 
 @test("peak memory and CPU of children that are gone count", case=55)
 def _(pair):
-    answer = check.ok(pair.client.sh(
-        "python3 -c 'x = bytearray(100 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\n"
-        "import time\nwhile time.process_time() < 0.3: pass'; sleep 0.3"))
+    answer = check.ok(
+        pair.client.sh(
+            "python3 -c 'x = bytearray(100 << 20)\nfor i in range(0, len(x), 4096): x[i] = 1\n"
+            "import time\nwhile time.process_time() < 0.3: pass'; sleep 0.3"
+        )
+    )
     usage = answer["steps"][0]["usage"]
     check.within(100 * MIB, usage["mem_peak_bytes"], 160 * MIB, "mem_peak_bytes")
     check.within(290, usage["cpu_user_ms"] + usage["cpu_system_ms"], 900, "CPU")
@@ -186,8 +228,13 @@ def _(pair):
 
 @test("a failure at step six of nine: the answer tells what the six did")
 def _(pair):
-    steps = [{"name": "s%d" % i, "sh": "echo out%d; echo err%d >&2; exit %d" % (i, i, 4 if i == 5 else 0)}
-             for i in range(9)]
+    steps = [
+        {
+            "name": "s%d" % i,
+            "sh": "echo out%d; echo err%d >&2; exit %d" % (i, i, 4 if i == 5 else 0),
+        }
+        for i in range(9)
+    ]
     answer = pair.client.run(steps=steps)
     check.equal((answer["ok"], answer["failed_step"]), (False, 5), "ok and failed_step")
     for index, step in enumerate(answer["steps"]):
@@ -197,31 +244,40 @@ def _(pair):
             check.true("end" not in step or step["end"] is None, "a skipped step ended: %r", step)
             continue
         check.equal((step["state"], step["ok"]), ("done", index != 5), "state and ok")
-        check.equal((step["stdout"], step["stderr"]), ("out%d\n" % index, "err%d\n" % index), "output")
+        check.equal(
+            (step["stdout"], step["stderr"]), ("out%d\n" % index, "err%d\n" % index), "output"
+        )
         check.ended(answer, "exit", index, exit_code=4 if index == 5 else 0)
         check.true(step["usage"]["wall_ms"] >= 0, "no usage")
 
 
 @test("continue_on_error goes on, and the run is still not ok")
 def _(pair):
-    answer = pair.client.run(steps=[{"sh": "exit 2", "continue_on_error": True},
-                                    {"sh": "echo second"}])
+    answer = pair.client.run(
+        steps=[{"sh": "exit 2", "continue_on_error": True}, {"sh": "echo second"}]
+    )
     check.equal((answer["ok"], answer["failed_step"]), (False, 0), "ok and failed_step")
     check.equal(check.text(answer, 1), "second\n", "stdout of the second step")
 
 
 @test("steps share one jail: files, no processes")
 def _(pair):
-    answer = check.ok(pair.client.run(steps=[
-        {"sh": "echo kept > f; echo kept > /tmp/f; sleep 500 & echo $! > pid"},
-        {"sh": "cat f /tmp/f; kill -0 $(cat pid) 2>/dev/null && echo alive || echo dead"}]))
+    answer = check.ok(
+        pair.client.run(
+            steps=[
+                {"sh": "echo kept > f; echo kept > /tmp/f; sleep 500 & echo $! > pid"},
+                {"sh": "cat f /tmp/f; kill -0 $(cat pid) 2>/dev/null && echo alive || echo dead"},
+            ]
+        )
+    )
     check.equal(check.text(answer, 1), "kept\nkept\ndead\n", "stdout of the second step")
 
 
 @test("a step that ends by a limit fails the run and skips the rest")
 def _(pair):
-    answer = pair.client.run(steps=[{"sh": "true"}, {"sh": "sleep 9", "limits": {"wall_ms": 200}},
-                                    {"sh": "true"}])
+    answer = pair.client.run(
+        steps=[{"sh": "true"}, {"sh": "sleep 9", "limits": {"wall_ms": 200}}, {"sh": "true"}]
+    )
     check.equal(answer["failed_step"], 1, "failed_step")
     check.equal([s["state"] for s in answer["steps"]], ["done", "done", "skipped"], "states")
 
@@ -229,16 +285,24 @@ def _(pair):
 @test("output over the cap ends the run only when it is asked for")
 def _(pair):
     limits = {"output_bytes": 4096, "wall_ms": 5000}
-    end = check.ended(pair.client.sh("yes", limits=limits, end_on=["output"]), "output", exit_code=None,
-                      limit=4096)
+    end = check.ended(
+        pair.client.sh("yes", limits=limits, end_on=["output"]),
+        "output",
+        exit_code=None,
+        limit=4096,
+    )
     check.true(end["observed"] > 4096, "observed is %r", end["observed"])
     check.ended(pair.client.sh("yes | head -c 100000", limits=limits), "exit", exit_code=0)
 
 
 @test("every end but a plain exit has one sentence for people")
 def _(pair):
-    for request in ({"argv": ["/no/such"]}, {"sh": "sleep 9", "limits": {"wall_ms": 100}},
-                    {"sh": "kill -9 $$"}, {"sh": "while :; do :; done", "limits": {"cpu_ms": 100}}):
+    for request in (
+        {"argv": ["/no/such"]},
+        {"sh": "sleep 9", "limits": {"wall_ms": 100}},
+        {"sh": "kill -9 $$"},
+        {"sh": "while :; do :; done", "limits": {"cpu_ms": 100}},
+    ):
         end = pair.client.run(**request)["steps"][0]["end"]
         check.true(end.get("message") and "\n" not in end["message"], "no sentence: %r", end)
         check.true(end["cause"] == "signal" or end.get("evidence"), "no evidence: %r", end)
@@ -247,9 +311,11 @@ def _(pair):
 @test("a killed system call names the signal")
 def _(pair):
     # The i386 entry is closed; where the filter kills, the cause must not be a plain signal.
-    code = "int main(void){int r;__asm__ volatile(\"int $0x80\":\"=a\"(r):\"a\"(20));return r==-38?0:1;}"
-    answer = pair.client.run(files=[{"path": "a.c", "content": code}],
-                             steps=[{"argv": ["gcc", "a.c"]}, {"argv": ["./a.out"]}])
+    code = 'int main(void){int r;__asm__ volatile("int $0x80":"=a"(r):"a"(20));return r==-38?0:1;}'
+    answer = pair.client.run(
+        files=[{"path": "a.c", "content": code}],
+        steps=[{"argv": ["gcc", "a.c"]}, {"argv": ["./a.out"]}],
+    )
     end = answer["steps"][1]["end"]
     if end["cause"] == "syscall":
         check.equal(end["evidence"]["signal"], 31, "evidence.signal")
@@ -259,8 +325,10 @@ def _(pair):
 
 @test("the error is at the end: head and tail are kept", case=186)
 def _(pair):
-    answer = pair.client.sh("for i in {1..5000}; do echo noise $i; done; echo ASSERT FAILED x; exit 1",
-                            limits={"output_bytes": 4096})
+    answer = pair.client.sh(
+        "for i in {1..5000}; do echo noise $i; done; echo ASSERT FAILED x; exit 1",
+        limits={"output_bytes": 4096},
+    )
     head, tail = check.cut(answer, 4096)
     check.true(head.startswith(b"noise 1\nnoise 2\n"), "the head is %r", head[:40])
     check.true(tail.endswith(b"noise 5000\nASSERT FAILED x\n"), "the tail is %r", tail[-40:])

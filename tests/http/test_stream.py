@@ -18,8 +18,11 @@ def joined(events, stream, step=None):
     data = b""
     for event in events:
         if event["type"] == stream and step in (None, event["step"]):
-            data += (base64.b64decode(event["data"], validate=True) if event["encoding"] == "base64"
-                     else event["data"].encode())
+            data += (
+                base64.b64decode(event["data"], validate=True)
+                if event["encoding"] == "base64"
+                else event["data"].encode()
+            )
     return data
 
 
@@ -45,19 +48,30 @@ def _(pair):
 
 @test("events come in dense order, the end of a step after its output, done last", case=46)
 def _(pair):
-    with pair.client.stream(steps=[{"sh": "for i in {1..200}; do echo $i; echo e$i >&2; done"},
-                                   {"sh": "echo two; exit 3"}, {"sh": "true"}]) as stream:
+    with pair.client.stream(
+        steps=[
+            {"sh": "for i in {1..200}; do echo $i; echo e$i >&2; done"},
+            {"sh": "echo two; exit 3"},
+            {"sh": "true"},
+        ]
+    ) as stream:
         events = [e for _, e in stream]
     dense(events, 0)
     check.equal(events[0]["type"], "accepted", "first event")
     check.matches(events[0]["id"], "^run_", "id")
     check.equal((events[-1]["type"], events[-1]["ok"]), ("done", False), "last event")
-    check.equal(joined(events, "stdout", 0), "".join("%d\n" % i for i in range(1, 201)).encode(), "stdout")
-    check.equal(joined(events, "stderr", 0), "".join("e%d\n" % i for i in range(1, 201)).encode(), "stderr")
+    check.equal(
+        joined(events, "stdout", 0), "".join("%d\n" % i for i in range(1, 201)).encode(), "stdout"
+    )
+    check.equal(
+        joined(events, "stderr", 0), "".join("e%d\n" % i for i in range(1, 201)).encode(), "stderr"
+    )
     check.equal(joined(events, "stdout", 1), b"two\n", "stdout of step 1")
     for step in (0, 1):
         kinds = [e["type"] for e in events if e.get("step") == step]
-        check.equal((kinds[0], kinds[-1]), ("started", "end"), "first and last event of step %d" % step)
+        check.equal(
+            (kinds[0], kinds[-1]), ("started", "end"), "first and last event of step %d" % step
+        )
         end = [e for e in events if e["type"] == "end" and e["step"] == step][0]
         check.equal(end["end"]["cause"], "exit", "cause")
         check.true(end["usage"]["wall_ms"] >= 0, "no usage in the end event")
@@ -68,18 +82,21 @@ def _(pair):
 @test("one byte at a time gives the exact bytes", case=59)
 def _(pair):
     text = "é漢😀x\n" * 40
-    script = ("import sys, os\nfor b in %r.encode(): os.write(1, bytes([b]))" % text)
+    script = "import sys, os\nfor b in %r.encode(): os.write(1, bytes([b]))" % text
     with pair.client.stream(argv=["python3", "-c", script]) as stream:
         events = [e for _, e in stream]
     check.equal(joined(events, "stdout").decode(), text, "stdout")
-    check.true(all(e["encoding"] == "utf-8" for e in events if e["type"] == "stdout"),
-               "a character was cut and sent as base64")
+    check.true(
+        all(e["encoding"] == "utf-8" for e in events if e["type"] == "stdout"),
+        "a character was cut and sent as base64",
+    )
 
 
 @test("bytes that are not UTF-8 are streamed as base64, exactly", case=56)
 def _(pair):
-    with pair.client.stream(sh="printf 'a\\377'; sleep 0.2; printf '\\303'; sleep 0.2; "
-                               "printf '\\251\\200z'") as stream:
+    with pair.client.stream(
+        sh="printf 'a\\377'; sleep 0.2; printf '\\303'; sleep 0.2; " "printf '\\251\\200z'"
+    ) as stream:
         events = [e for _, e in stream]
     check.equal(joined(events, "stdout"), b"a\xff\xc3\xa9\x80z", "stdout")
     check.true(any(e.get("encoding") == "base64" for e in events), "no base64")
@@ -88,15 +105,21 @@ def _(pair):
 @test("a large stream is complete, in chunks of at most 64 KiB", deadline=30)
 def _(pair):
     size = 30000000
+    before = pair.memory()
     with pair.client.stream(sh="head -c %d /dev/zero | tr '\\0' x" % size) as stream:
         total, last = 0, None
         for _, event in stream:
             last = event
-            check.true(event["type"] != "omitted", "a reader that keeps up has lost something: %r", event)
+            check.true(
+                event["type"] != "omitted", "a reader that keeps up has lost something: %r", event
+            )
             if event["type"] == "stdout":
                 check.within(1, len(event["data"]), 65536, "bytes of a chunk")
                 total += len(event["data"])
     check.equal(total, size, "bytes streamed")
+    check.true(
+        pair.memory() - before < 8 << 20, "the server grew by %d bytes", pair.memory() - before
+    )
     check.equal(last["type"], "done", "last event")
 
 
@@ -113,7 +136,9 @@ def _(pair):
         rest = pair.client.events(run, after=after).all()
         check.equal(rest, stored[after:], "events after %d" % after)
     check.equal(pair.client.events(run, after=len(stored)).all(), [], "events after the last")
-    check.equal(pair.client.events(run, after=0, follow=True).all(), stored, "following what is over")
+    check.equal(
+        pair.client.events(run, after=0, follow=True).all(), stored, "following what is over"
+    )
 
 
 @test("a broken stream is resumed without a gap or a repetition")
@@ -130,15 +155,20 @@ def _(pair):
     with pair.client.events(run, after=after, follow=True) as stream:
         rest = [e for _, e in stream]
     dense(first + rest, 0)
-    check.equal(joined(first + rest, "stdout"), "".join("line%d\n" % i for i in range(1, 31)).encode(),
-                "stdout")
+    check.equal(
+        joined(first + rest, "stdout"),
+        "".join("line%d\n" % i for i in range(1, 31)).encode(),
+        "stdout",
+    )
     check.equal(rest[-1]["type"], "done", "last event")
 
 
 @test("events without follow answer at once with what there is")
 def _(pair):
     run = pair.client.submit(sh="echo first; sleep 1.5; echo second")
-    check.eventually(lambda: joined(pair.client.events(run).all(), "stdout") == b"first\n", 1, "first")
+    check.eventually(
+        lambda: joined(pair.client.events(run).all(), "stdout") == b"first\n", 1, "first"
+    )
     watch = Stopwatch()
     events = pair.client.events(run, follow=False).all()
     watch.below(0.5, "events without follow")
@@ -152,13 +182,17 @@ def _(pair):
     seen = parallel(10, lambda _: pair.client.events(run, follow=True).all())
     for events in seen:
         dense(events, 1)
-        check.equal(joined(events, "stdout"), "".join("%d\n" % i for i in range(1, 51)).encode(), "stdout")
+        check.equal(
+            joined(events, "stdout"), "".join("%d\n" % i for i in range(1, 51)).encode(), "stdout"
+        )
 
 
 @test("a follower that does not read delays nobody and loses only the middle", deadline=30)
 def _(pair):
-    run = pair.client.submit(sh="head -c 60000000 /dev/zero | tr '\\0' x; sleep 0.2; echo end",
-                             limits={"output_bytes": 65536})
+    run = pair.client.submit(
+        sh="head -c 60000000 /dev/zero | tr '\\0' x; sleep 0.2; echo end",
+        limits={"output_bytes": 65536},
+    )
     stuck = Stream(pair.client, "GET", "/v1/runs/%s/events?follow=true" % run)
     answer = pair.client.wait_done(run, 12)
     check.equal(answer["steps"][0]["stdout_bytes"], 60000004, "stdout_bytes")
@@ -166,8 +200,13 @@ def _(pair):
     # An omitted event stands for all that were lost up to its own number.
     last = 0
     for event in events:
-        check.true(event["seq"] == last + 1 or (event["type"] == "omitted" and event["seq"] > last),
-                   "event %d follows %d: %r", event["seq"], last, event)
+        check.true(
+            event["seq"] == last + 1 or (event["type"] == "omitted" and event["seq"] > last),
+            "event %d follows %d: %r",
+            event["seq"],
+            last,
+            event,
+        )
         last = event["seq"]
     check.equal(events[-1]["type"], "done", "last event")
     lost = sum(e["bytes"] for e in events if e["type"] == "omitted")
@@ -182,6 +221,7 @@ def _(pair):
 
 
 # Raw output
+
 
 def raw_setup(pair):
     answer = check.ok(pair.client.sh("seq 1 1000; printf '\\377' >&2"))
@@ -224,7 +264,9 @@ def _(pair):
     check.holds(got.headers["content-type"], "application/octet-stream", "Content-Type")
     long = check.ok(pair.client.sh("yes | head -c 10000", limits={"output_bytes": 1000}))
     got = pair.client.get("/v1/runs/%s/steps/0/stdout" % long["id"])
-    check.equal((len(got.body), got.headers.get("x-pinfold-omitted")), (1000, "9000"), "kept and omitted")
+    check.equal(
+        (len(got.body), got.headers.get("x-pinfold-omitted")), (1000, "9000"), "kept and omitted"
+    )
 
 
 def raw_missing(pair, tail):
@@ -232,13 +274,25 @@ def raw_missing(pair, tail):
     check.error(pair.client.get("/v1/runs/%s/%s" % (run, tail)), 404)
 
 
-table([("no raw output at %s" % tail, None, tail)
-       for tail in ("steps/1/stdout", "steps/-1/stdout", "steps/0/stdin",
-                    "steps/x/stdout", "steps/99999999999999999999/stdout", "steps", "steps/0")],
-      raw_missing)
+table(
+    [
+        ("no raw output at %s" % tail, None, tail)
+        for tail in (
+            "steps/1/stdout",
+            "steps/-1/stdout",
+            "steps/0/stdin",
+            "steps/x/stdout",
+            "steps/99999999999999999999/stdout",
+            "steps",
+            "steps/0",
+        )
+    ],
+    raw_missing,
+)
 
 
 # Cancel
+
 
 @test("a cancelled run ends by cancelled, within a second")
 def _(pair):
@@ -286,21 +340,30 @@ def _(pair):
     check.member(pair.client.delete("/v1/runs/" + run).status, (200, 204, 404), "a further DELETE")
     check.ended(pair.client.fetch(run), "cancelled")
     done = check.ok(pair.client.run(argv=["true"]))
-    check.member(pair.client.delete("/v1/runs/" + done["id"]).status, (200, 204, 404), "DELETE after the end")
+    check.member(
+        pair.client.delete("/v1/runs/" + done["id"]).status, (200, 204, 404), "DELETE after the end"
+    )
     check.ok(pair.client.fetch(done["id"]))
 
 
 # A client that goes away
+
 
 def vanish(pair, reset, seconds=60, **request):
     """Sends a run and closes the connection after it has started -> the run's id."""
     known = {r["id"] for r in listing(pair)}
     body = dict(request, sh="echo on; sleep %s" % seconds)
     one = pair.client.connection()
-    one.request("POST", "/v1/runs", json.dumps(pair.client.marked(body)), pair.client.headers(None, b"x"))
+    one.request(
+        "POST", "/v1/runs", json.dumps(pair.client.marked(body)), pair.client.headers(None, b"x")
+    )
     run = check.eventually(
-        lambda: [r["id"] for r in listing(pair) if r["id"] not in known and r["state"] == "running"], 3,
-        "the run has started")[0]
+        lambda: [
+            r["id"] for r in listing(pair) if r["id"] not in known and r["state"] == "running"
+        ],
+        3,
+        "the run has started",
+    )[0]
     if reset:
         one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     one.sock.close()
@@ -322,8 +385,13 @@ def lost(pair, reset):
     check.ended(answer, "lost_client", exit_code=None)
 
 
-table([("a client that goes away by %s cancels when it asked for that" % name, 134, reset)
-       for name, reset in (("FIN", False), ("RST", True))], lost)
+table(
+    [
+        ("a client that goes away by %s cancels when it asked for that" % name, 134, reset)
+        for name, reset in (("FIN", False), ("RST", True))
+    ],
+    lost,
+)
 
 
 @test("a client that goes away loses nothing otherwise", case=134)
@@ -353,6 +421,7 @@ def _(pair):
 
 # List
 
+
 @test("the list is newest first, in pages without gap or repetition")
 def _(pair):
     made = [check.ok(pair.client.run(argv=["true"]))["id"] for _ in range(7)]
@@ -374,8 +443,13 @@ def bad_list(pair, query):
     check.error(pair.client.get("/v1/runs?" + query), (400, 404) if "after" in query else 400)
 
 
-table([("the list refuses %s" % query, None, query)
-       for query in ("limit=0", "limit=-1", "limit=x", "limit=100001", "after=../x")], bad_list)
+table(
+    [
+        ("the list refuses %s" % query, None, query)
+        for query in ("limit=0", "limit=-1", "limit=x", "limit=100001", "after=../x")
+    ],
+    bad_list,
+)
 
 
 @test("two runs have nothing in common but the caller", case=137)

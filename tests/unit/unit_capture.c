@@ -165,6 +165,12 @@ static void test_seam(void **state) {
     assert_false(text.utf8);
 }
 
+static void test_probe(void **state) {
+    (void)state;
+    struct err err = {0};
+    unit_works(capture_probe(&err), err);
+}
+
 static void test_line(void **state) {
     (void)state;
     char line[CAPTURE_LINE_SIZE];
@@ -177,6 +183,7 @@ int main(void) {
         cmocka_unit_test(test_keeps_all), cmocka_unit_test(test_keeps_ends),
         cmocka_unit_test(test_tiny_caps), cmocka_unit_test(test_offers),
         cmocka_unit_test(test_seam),      cmocka_unit_test(test_line),
+        cmocka_unit_test(test_probe),
     };
     return cmocka_run_group_tests_name("capture", tests, NULL, NULL);
 }

@@ -1,0 +1,196 @@
+"""Who holds which power: the server process, the state directory, the runner's sockets."""
+
+import os
+import re
+import socket
+import stat
+import struct
+import subprocess
+
+import check
+import clean
+import harness
+from suite import test
+
+
+def status(pid):
+    text = clean.read("/proc/%d/status" % pid).decode()
+    return dict(re.findall(r"^(\w+):\s+(.*)$", text, re.M))
+
+
+@test("the server has no power: another user, no capability, no new privileges, not dumpable")
+def _(pair):
+    seen = status(pair.server_pid)
+    for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+        check.equal(int(seen[name], 16), 0, name)
+    check.equal(seen["NoNewPrivs"], "1", "NoNewPrivs")
+    for name in ("Uid", "Gid"):
+        ids = set(seen[name].split())
+        check.true(len(ids) == 1 and "0" not in ids, "%s is %s", name, seen[name])
+    check.lacks(seen.get("Groups", "").split(), "0", "supplementary groups")
+    # What is not dumpable belongs to root in /proc.
+    check.equal(os.stat("/proc/%d/environ" % pair.server_pid).st_uid, 0, "owner of its environ")
+    check.equal(status(pair.runner_pid)["Uid"].split()[0], "0", "the runner's user")
+
+
+@test("no process of a jail is root outside or has a capability")
+def _(pair):
+    run = pair.client.submit(argv=["sleep", "20"])
+    pair.client.wait_state(run, ("running",))
+    _, jailed = clean.family(pair.runner_pid)
+    check.true(len(jailed) >= 2, "processes in jails: %d", len(jailed))
+    for pid in jailed:
+        seen = status(pid)
+        if not seen:
+            continue
+        check.true(min(map(int, seen["Uid"].split())) >= 65536, "Uid of %d: %s", pid, seen["Uid"])
+        check.equal(int(seen["CapEff"], 16), 0, "CapEff of %s" % seen["Name"])
+    pair.client.delete("/v1/runs/" + run)
+    pair.client.wait_done(run, 3)
+
+
+@test("process 1 of a jail cannot be traced and is not the command's user")
+def _(pair):
+    run = pair.client.submit(argv=["sleep", "20"])
+    check.eventually(lambda: clean.marked(pair.client.mark), 3, "the program runs")
+    command = clean.marked(pair.client.mark)[0]
+    first = clean.processes()[command][0]
+    check.true(
+        status(first)["Uid"].split()[0] != status(command)["Uid"].split()[0], "one user for both"
+    )
+    # What is not dumpable belongs to user 0 of its user namespace in /proc.
+    owner = os.stat("/proc/%d/environ" % first).st_uid
+    users = [int(status(pid)["Uid"].split()[0]) for pid in (first, command)]
+    check.true(owner not in users, "process 1 is dumpable")
+    pair.client.delete("/v1/runs/" + run)
+    pair.client.wait_done(run, 3)
+
+
+@test("the state directory keeps secrets from others")
+def _(pair):
+    def mode(path):
+        return stat.S_IMODE(os.stat(os.path.join(pair.state, path)).st_mode)
+
+    check.equal(mode("admin.token"), 0o600, "mode of admin.token")
+    check.true(mode("run") & 0o007 == 0, "mode of run is %o", mode("run"))
+    for at, _, plain in os.walk(pair.state):
+        for name in plain:
+            path = os.path.join(at, name)
+            seen = os.lstat(path)
+            if stat.S_ISREG(seen.st_mode):
+                check.true(seen.st_mode & 0o022 == 0, "%s has mode %o", path, seen.st_mode)
+                if path != os.path.join(pair.state, "admin.token"):
+                    check.true(
+                        pair.token.encode() not in clean.read(path), "the token is in %s", path
+                    )
+
+
+def sockets(pair):
+    run = os.path.join(pair.state, "run")
+    return [os.path.join(run, n) for n in os.listdir(run) if n.endswith(".sock")]
+
+
+def packet(sock):
+    try:
+        return sock.recv(65536)
+    except OSError:
+        return b""
+
+
+@test("the runner's socket answers nobody but the server's user", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        script = (
+            "import os, socket, sys\nos.setgid(12345); os.setuid(12345)\n"
+            "s = socket.socket(1, socket.SOCK_SEQPACKET)\n"
+            "s.settimeout(2)\ntry:\n s.connect(sys.argv[1]); s.send(b'x' * 32); "
+            "print(len(s.recv(9999)))\n"
+            "except OSError as e: print(0)"
+        )
+        for mode in (0o750, 0o777):
+            # Even where the directory lets somebody in.
+            os.chmod(os.path.join(pair.state, "run"), mode)
+            for path in sockets(pair):
+                os.chmod(path, 0o777)
+                done = subprocess.run(
+                    ["/usr/bin/python3", "-c", script, path], capture_output=True, timeout=10
+                )
+                check.equal(done.stdout.strip(), b"0", "bytes of an answer")
+        check.ok(pair.client.run(argv=["true"]))
+
+
+HOSTILE = [
+    b"",
+    b"x",
+    b"\0" * 24,
+    b"\xff" * 24,
+    b"\0" * 60000,
+    b"\xff" * 60000,
+    struct.pack("<IIIIQ", 1, 1, 24, 0, 0),
+    struct.pack("<IIIIQ", 2, 1, 24, 0, 0),
+    struct.pack("<IIIIQ", 1, 1, 24, 0, 0) + b"\0" * 8,
+    struct.pack("<IIIIQ", 1, 2, 24, 0, 1),
+    struct.pack("<IIIIQ", 1, 3, 24, 0, 1),
+    struct.pack("<IIIIQ", 1, 4, 0xFFFFFFFF, 0, 1),
+    struct.pack("<IIIIQ", 1, 5, 24, 0, 99),
+    struct.pack("<IIIIQ", 1, 64, 24, 0, 0),
+]
+
+
+@test("nonsense on the runner's socket harms nobody", own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        pids = pair.shard_pids()
+        for data in HOSTILE:
+            for path in sockets(pair):
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+                    sock.settimeout(0.2)
+                    try:
+                        sock.connect(path)
+                        sock.send(data)
+                        packet(sock)
+                    except OSError:
+                        pass
+        check.eventually(lambda: pair.probe("/readyz") == 200, 5, "ready")
+        check.ok(pair.client.run(argv=["true"]))
+        check.equal(pair.shard_pids(), pids, "shards")
+
+
+@test("nonsense with descriptors on the runner's socket leaks none of them", own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        pair.rest()
+        for data in HOSTILE[1:]:
+            for path in sockets(pair):
+                with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+                    sock.settimeout(0.2)
+                    try:
+                        sock.connect(path)
+                        socket.send_fds(sock, [data], [0, 1, 2, 0, 1, 2])
+                        packet(sock)
+                    except OSError:
+                        pass
+        check.eventually(lambda: pair.probe("/readyz") == 200, 5, "ready")
+        pair.check_clean(3)
+
+
+@test("a server that takes over the socket ends the jails of the one before", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=4, warm=1) as pair:
+        run = pair.client.submit(sh="sleep 100")
+        pair.client.wait_state(run, ("running",))
+        check.eventually(lambda: clean.marked(pair.client.mark), 3, "the program runs")
+        marked = clean.identity(clean.marked(pair.client.mark))
+        os.kill(pair.server_pid, 9)
+        pair.server.wait(5)
+        check.eventually(lambda: not clean.alive(marked), 1, "the program is dead")
+        hello = struct.pack("<IIIIQ", 1, 1, 24, 0, 0)
+        for path in sockets(pair):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+                sock.settimeout(2)
+                sock.connect(path)
+                sock.send(hello)
+                check.true(len(packet(sock)) >= 24, "no answer to HELLO")
+        pair.start_server()
+        pair.wait_ready()
+        check.ok(pair.client.run(argv=["true"]))
