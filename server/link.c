@@ -144,6 +144,7 @@ static int link_on_ready(struct link *l, const void *packet, struct err *err) {
     if (link_policy(l, "default") == NULL)
         return err_set(err, ERR_PROTOCOL, 0, "%s has no policy named default", l->name);
     l->state = LINK_READY;
+    l->greeted = true;
     l->watch->ready(l->watch->arg, l);
     return 0;
 }
@@ -311,6 +312,7 @@ int link_connect(struct link *l, struct err *err) {
     if (loop_add(l->loop, &l->source, fd, EPOLLIN, link_event, l, err) < 0)
         return -1;
     l->fd = fd_steal(&fd);
+    l->greeted = false;
     l->state = LINK_HELLO;
     return 0;
 }

@@ -52,8 +52,9 @@ struct link_watch {
 struct link {
     char name[LINK_NAME_MAX]; /* path of the socket, relative to the state directory */
     enum link_state state;
-    struct loop *loop;              /* borrowed */
-    struct log *log;                /* borrowed */
+    bool greeted;      /* this connection, or the one that has just ended, came as far as READY */
+    struct loop *loop; /* borrowed */
+    struct log *log;   /* borrowed */
     const struct link_watch *watch; /* borrowed */
     struct loop_source source;
     int fd;

@@ -24,7 +24,8 @@ static void links_arm(struct links *s, uint64_t ms) {
 static void links_ready(void *arg, struct link *l) {
     struct links *s = arg;
     struct log_line line;
-    s->down_since_ms = 0;
+    s->wait_ms = LINKS_WAIT_FIRST_MS;
+    s->last_error[0] = '\0';
     log_begin(&line, s->log, LOG_INFO, "shard_ready");
     log_str(&line, "socket", l->name);
     log_u64(&line, "slots", l->welcome.slots);
@@ -32,18 +33,30 @@ static void links_ready(void *arg, struct link *l) {
     s->watch.room(s->watch.arg);
 }
 
+static void links_wait_longer(struct links *s) {
+    s->wait_ms = s->wait_ms * 2 > LINKS_WAIT_MAX_MS ? LINKS_WAIT_MAX_MS : s->wait_ms * 2;
+}
+
+/* A shard that was there is looked for at once; one that takes the connection and then does not
+ * want it, less and less often, and without a line in the log for every time. */
 static void links_down(void *arg, struct link *l, const struct err *why) {
     struct links *s = arg;
     struct log_line line;
-    s->lost++;
-    log_begin(&line, s->log, LOG_WARN, "shard_lost");
-    log_str(&line, "socket", l->name);
-    log_str(&line, "why", why->text);
-    log_end(&line);
-    snprintf(s->last_error, sizeof(s->last_error), "%.200s", why->text);
-    if (links_first_ready(s) == NULL && s->down_since_ms == 0)
-        s->down_since_ms = clock_mono_ms();
-    s->wait_ms = LINKS_WAIT_FIRST_MS;
+    char text[sizeof(s->last_error)];
+    snprintf(text, sizeof(text), "%.200s", why->text);
+    if (l->greeted || strcmp(text, s->last_error) != 0) {
+        log_begin(&line, s->log, LOG_WARN, "shard_lost");
+        log_str(&line, "socket", l->name);
+        log_str(&line, "why", why->text);
+        log_end(&line);
+    }
+    memcpy(s->last_error, text, sizeof(text));
+    if (l->greeted) {
+        s->lost++;
+        s->wait_ms = LINKS_WAIT_FIRST_MS;
+    } else {
+        links_wait_longer(s);
+    }
     links_arm(s, s->wait_ms);
 }
 
@@ -133,13 +146,9 @@ static void links_scan(void *arg) {
     struct links *s = arg;
     links_look(s);
     bool missing = links_connect(s);
-    if (!missing) {
-        s->wait_ms = LINKS_WAIT_FIRST_MS;
-        links_arm(s, LINKS_LOOK_MS);
-        return;
-    }
-    links_arm(s, s->wait_ms);
-    s->wait_ms = s->wait_ms * 2 > LINKS_WAIT_MAX_MS ? LINKS_WAIT_MAX_MS : s->wait_ms * 2;
+    links_arm(s, missing ? s->wait_ms : LINKS_LOOK_MS);
+    if (missing)
+        links_wait_longer(s);
 }
 
 void links_start(struct links *s, struct loop *loop, struct log *log,
@@ -151,7 +160,6 @@ void links_start(struct links *s, struct loop *loop, struct log *log,
     s->link_watch = (struct link_watch){
         .ready = links_ready, .down = links_down, .slot_free = links_slot_free, .arg = s};
     s->wait_ms = LINKS_WAIT_FIRST_MS;
-    s->down_since_ms = clock_mono_ms();
     snprintf(s->last_error, sizeof(s->last_error), "no runner has been found yet");
     links_scan(s);
 }

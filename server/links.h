@@ -25,10 +25,9 @@ struct links {
     struct link *items[LINKS_MAX]; /* in the order of their names */
     size_t count;
     struct loop_timer scan;
-    uint64_t wait_ms;       /* until the next attempt while something is missing */
-    uint64_t down_since_ms; /* monotonic; since when no shard is ready; 0 = one is */
-    uint64_t lost;          /* connections that ended after they were ready */
-    char last_error[256];   /* why there is none, for /readyz */
+    uint64_t wait_ms;     /* until the next attempt while something is missing */
+    uint64_t lost;        /* connections that ended after they were ready */
+    char last_error[256]; /* why there is none, for /readyz */
 };
 
 /* Sets up and connects to what is there already. The current directory is the state directory. */

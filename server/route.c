@@ -42,9 +42,9 @@ static int route_authenticate(struct server *s, struct http_req *req, struct api
     return 0;
 }
 
-/* application/json, with or without parameters, and application/…+json. Also what curl -d says when it
- * is not told otherwise: the body decides then. (A token in a header is asked for anyway, so a form in
- * a browser gains nothing.) */
+/* application/json, with or without parameters, and application/…+json. Also what curl -d says when
+ * it is not told otherwise: the body decides then. (A token in a header is asked for anyway, so a
+ * form in a browser gains nothing.) */
 static bool route_is_json(const char *type) {
     static const char form[] = "application/x-www-form-urlencoded";
     size_t len = strcspn(type, "; \t");
