@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "child.h"
@@ -102,7 +103,12 @@ static void init_seal(struct init *in, size_t size) {
 
 static void init_reap(struct init *in) {
     struct signalfd_siginfo info;
-    (void)!read(in->signals, &info, sizeof info);
+    /* A SIGCHLD that somebody sent (si_code <= 0) and no child caused: a command may do that as
+     * often as it likes. It is served at leisure, or it would have process 1 burn a processor. */
+    if (read(in->signals, &info, sizeof info) == (ssize_t)sizeof info && info.ssi_code <= 0) {
+        const struct timespec pause = {.tv_nsec = 1000000};
+        (void)nanosleep(&pause, NULL);
+    }
     for (;;) {
         int status = 0;
         pid_t pid = waitpid(-1, &status, WNOHANG);

@@ -11,6 +11,7 @@
 #include "fd.h"
 #include "str.h"
 
+#define CGROUP_TCP_SHARE 4u
 #define CGROUP_PERIOD_US 100000u /* the kernel's own default */
 
 static size_t cgroup_find(const struct cgroup_host *host, uint32_t role) {
@@ -267,7 +268,12 @@ fail:
 int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *step,
                       const struct limits *limits, struct err *err) {
     size_t mem = cgroup_find(host, CGROUP_MEMORY);
-    return cgroup_memory(host, mem, step->fd[mem], limits->v[LIMIT_MEM_BYTES], err);
+    uint64_t bytes = limits->v[LIMIT_MEM_BYTES];
+    if (host->tcp_limit && cgroup_put(step->fd[mem], "memory.kmem.tcp.limit_in_bytes",
+                                      bytes / CGROUP_TCP_SHARE, err) != 0) {
+        return -1;
+    }
+    return cgroup_memory(host, mem, step->fd[mem], bytes, err);
 }
 
 int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail *jail,
@@ -369,14 +375,39 @@ static int cgroup_rmdir(int parent, const char *name, int *fd, struct err *err) 
     return 0;
 }
 
-int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail *jail,
-                       struct cgroup_step *step, struct err *err) {
-    int rc = 0;
+static void cgroup_step_close(struct cgroup_step *step) {
     fd_close(&step->usage_fd);
     fd_close(&step->user_fd);
     fd_close(&step->peak_fd);
     fd_close(&step->oom_fd);
     fd_close(&step->events_fd);
+}
+
+static void cgroup_jail_close(struct cgroup_jail *jail) {
+    fd_close(&jail->pids_fd);
+    fd_close(&jail->refused_fd);
+    fd_close(&jail->share_fd);
+    fd_close(&jail->peak_fd);
+}
+
+void cgroup_step_abandon(struct cgroup_step *step) {
+    cgroup_step_close(step);
+    for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {
+        fd_close(&step->fd[i]);
+    }
+}
+
+void cgroup_jail_abandon(struct cgroup_jail *jail) {
+    cgroup_jail_close(jail);
+    for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {
+        fd_close(&jail->fd[i]);
+    }
+}
+
+int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       struct cgroup_step *step, struct err *err) {
+    int rc = 0;
+    cgroup_step_close(step);
     for (size_t i = 0; i < host->count; i++) {
         if (cgroup_rmdir(cgroup_step_parent(host, jail, i), step->name, &step->fd[i], err) != 0) {
             rc = -1;
@@ -387,10 +418,7 @@ int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail 
 
 int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
     int rc = 0;
-    fd_close(&jail->pids_fd);
-    fd_close(&jail->refused_fd);
-    fd_close(&jail->share_fd);
-    fd_close(&jail->peak_fd);
+    cgroup_jail_close(jail);
     for (size_t i = 0; i < host->count; i++) {
         if (cgroup_rmdir(host->tree[i].base_fd, jail->name, &jail->fd[i], err) != 0) {
             rc = -1;

@@ -57,6 +57,7 @@ struct cgroup_host {
     struct cgroup_tree tree[CGROUP_TREES_MAX];
     size_t count;
     bool swap_limited; /* swap is limited too, or the host has none */
+    bool tcp_limit;    /* v1: buffers of sockets have a limit of their own */
     bool pids_peak;    /* the kernel keeps the peak; else it is sampled */
 };
 
@@ -128,7 +129,8 @@ int cgroup_jail_peak(const struct cgroup_jail *jail, uint64_t *bytes, struct err
 
 int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
                      struct cgroup_step *step, struct err *err);
-/* The step's own memory limit, at most the jail's. */
+/* The step's own memory limit, at most the jail's. v1 does not count the buffers of sockets (TCP
+ * and UDP) as memory: there they get a quarter of it on top, and nothing beyond. */
 int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *step,
                       const struct limits *limits, struct err *err);
 /* Moves a process into the step's group in every tree. */
@@ -151,6 +153,10 @@ int cgroup_step_kill(const struct cgroup_host *host, const struct cgroup_step *s
 int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail *jail,
                        struct cgroup_step *step, struct err *err);
 int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
+
+/* Closes every descriptor and leaves the directories: the next start sweeps them. */
+void cgroup_step_abandon(struct cgroup_step *step);
+void cgroup_jail_abandon(struct cgroup_jail *jail);
 
 /* All descriptors -1: what remove() accepts before make() was called. */
 void cgroup_jail_init(struct cgroup_jail *jail);

@@ -301,7 +301,16 @@ static int cgroup_swap(struct cgroup_host *host, struct err *err) {
         }
         if (host->tree[i].roles & CGROUP_MEMORY) {
             const char *file = host->tree[i].v2 ? "memory.swap.max" : "memory.memsw.limit_in_bytes";
+            host->tcp_limit =
+                faccessat(host->tree[i].base_fd, "memory.kmem.tcp.limit_in_bytes", F_OK, 0) == 0;
             host->swap_limited = faccessat(host->tree[i].base_fd, file, F_OK, 0) == 0;
+        }
+    }
+    for (size_t i = 0; i < host->count; i++) {
+        if ((host->tree[i].roles & CGROUP_MEMORY) && !host->tree[i].v2 && !host->tcp_limit) {
+            return err_set(err, ERR_STATE, 0,
+                           "this kernel cannot limit the memory of sockets (cgroup v1 without "
+                           "memory.kmem.tcp.limit_in_bytes); use cgroup v2");
         }
     }
     if (swap && !host->swap_limited) {

@@ -2,10 +2,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,6 +23,7 @@
 #define EXEC_WATCH_NS (20 * CLOCK_NS_PER_MS)  /* counters that a request wants to end on */
 #define EXEC_PREPARE_NS (60 * CLOCK_NS_PER_S) /* to unpack files, at most */
 #define EXEC_FILTERED_MAX 64
+#define EXEC_CPU_IDLE_NS (8 * CLOCK_NS_PER_MS)
 #define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS /* grain of the CPU limit */
 
 static struct loop *exec_loop(const struct exec *x) {
@@ -101,7 +104,7 @@ static int exec_fork(struct exec *x, int child_sock, struct err *err) {
     return fd_send(x->jail->control, &msg, sizeof msg, &child_sock, 1, err);
 }
 
-static int exec_connect(struct exec *x, struct err *err) {
+int exec_connect(struct exec *x, struct err *err) {
     int pair[2];
     int on = 1;
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
@@ -130,11 +133,6 @@ struct exec *exec_new(struct jail *jail, unsigned ordinal, struct err *err) {
     x->sock = -1;
     x->src.fd = -1;
     cgroup_step_init(&x->cgroup);
-    if (exec_connect(x, err) != 0) {
-        exec_close(x);
-        exec_free(x);
-        return NULL;
-    }
     return x;
 }
 
@@ -257,7 +255,13 @@ static void exec_cpu(void *arg) {
         return;
     }
     uint64_t wait = (used < limit ? limit - used : 0) / x->jail->host->cpus;
-    wait = wait < EXEC_CPU_STEP_NS ? EXEC_CPU_STEP_NS : wait;
+    /* One that sleeps with a small rest of its budget is looked at less and less often. */
+    uint64_t least =
+        used != x->cpu_seen_ns || x->cpu_wait_ns == 0 ? EXEC_CPU_STEP_NS : x->cpu_wait_ns * 2;
+    least = least > EXEC_CPU_IDLE_NS ? EXEC_CPU_IDLE_NS : least;
+    x->cpu_seen_ns = used;
+    x->cpu_wait_ns = least;
+    wait = wait < least ? least : wait;
     (void)loop_timer_at(exec_loop(x), &x->cpu_timer, clock_mono_ns() + wait, exec_cpu, x, NULL);
 }
 
@@ -326,6 +330,17 @@ static int exec_send(struct exec *x, const struct exec_request *q, struct err *e
     return fd_send(x->sock, packet, sizeof *msg + inline_size, q->fd, q->nfds, err);
 }
 
+/* An earlier command of the jail may not signal the child that waits, but its effective id is
+ * enough to change how that is scheduled. It starts as if nobody had. */
+static void exec_reset_scheduling(pid_t pid) {
+    const struct sched_param param = {.sched_priority = 0};
+    cpu_set_t all;
+    memset(&all, 0xff, sizeof all);
+    (void)sched_setscheduler(pid, SCHED_OTHER, &param);
+    (void)setpriority(PRIO_PROCESS, (id_t)pid, 0);
+    (void)sched_setaffinity(pid, sizeof all, &all);
+}
+
 int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
     struct jail *jail = x->jail;
     const struct cgroup_host *host = jail->host->cgroups;
@@ -341,6 +356,9 @@ int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
     }
     if (x->ordinal > 0 && cgroup_jail_mark(host, &jail->cgroup, err) != 0) {
         return -1;
+    }
+    if (x->ordinal > 0) {
+        exec_reset_scheduling(x->outside_pid);
     }
     x->sent_ns = clock_mono_ns();
     if (exec_send(x, q, err) != 0) {

@@ -56,6 +56,7 @@ struct exec {
     uint64_t cpu_before_ns; /* used by the child before exec */
     uint64_t received_ns, sent_ns;
     uint64_t drain_deadline_ns;
+    uint64_t cpu_seen_ns, cpu_wait_ns; /* at the last look at the CPU usage */
     uint32_t end_on;
     uint32_t stragglers;
     bool killed; /* cgroup.kill was written */
@@ -63,9 +64,11 @@ struct exec {
     uint32_t filtered; /* calls that the filter ended a process for */
 };
 
-/* Asks process 1 for a child and makes its cgroup. The jail's control socket carries the request.
- * `make_cgroup_later`: the caller calls exec_make_cgroup() itself, before the loop runs again. */
+/* An execution needs a child of process 1 and a cgroup. The two may be asked for in either order:
+ * the child waits until it hears from this process, which is when both are there.
+ * exec_make_cgroup() fails with ENOMEM when the memory of the jail is full. */
 struct exec *exec_new(struct jail *jail, unsigned ordinal, struct err *err);
+int exec_connect(struct exec *exec, struct err *err);
 int exec_make_cgroup(struct exec *exec, struct err *err);
 
 /* Hands the command to a READY child and arms its limits. */

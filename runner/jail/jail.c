@@ -23,6 +23,8 @@
 
 #define JAIL_BUILD_NS (10 * CLOCK_NS_PER_S)
 #define JAIL_REMOVE_NS (10 * CLOCK_NS_PER_S)
+#define JAIL_LOST_MAX 2
+#define JAIL_FULL_SLACK (1u << 20)
 #define JAIL_RETRY_NS (2 * CLOCK_NS_PER_MS)
 
 void jail_kill(struct jail *j) {
@@ -72,6 +74,12 @@ static void jail_remove(void *arg) {
                             jail_remove, j, NULL);
         return;
     }
+    for (int i = 0; i < 2; i++) {
+        if (execs[i] != NULL) {
+            cgroup_step_abandon(&execs[i]->cgroup); /* does nothing when they are gone */
+        }
+    }
+    cgroup_jail_abandon(&j->cgroup);
     exec_free(j->current);
     exec_free(j->next);
     j->current = j->next = NULL;
@@ -211,8 +219,21 @@ static void jail_drop_next(struct jail *j) {
     j->next = NULL;
 }
 
+/* So did the one that was to run now. `ready` has the owner look again, and decide. */
+static void jail_lose_current(struct jail *j) {
+    j->lost++;
+    exec_close(j->current);
+    j->current->state = EXEC_DRAINING;
+    j->events->ready(j->arg, j);
+}
+
 static void jail_exited(struct jail *j, const struct initmsg_report *r) {
-    if (j->current != NULL && j->current->inside_pid == r->pid) {
+    bool unused = j->state == JAIL_READY && j->current != NULL &&
+                  j->current->state < EXEC_RUNNING &&
+                  (j->current->inside_pid == r->pid || j->current->inside_pid == 0);
+    if (unused) {
+        jail_lose_current(j);
+    } else if (j->current != NULL && j->current->inside_pid == r->pid) {
         exec_exited(j->current, r->status, r->mono_ns);
     } else if (j->next != NULL && j->next->inside_pid == r->pid) {
         jail_drop_next(j);
@@ -341,7 +362,8 @@ static int jail_begin(struct jail *j, const struct jail_plan *plan, struct err *
         return -1;
     }
     j->current = exec_new(j, j->execs++, err);
-    if (j->current == NULL || jail_cgroup(j, err) != 0 || exec_make_cgroup(j->current, err) != 0) {
+    if (j->current == NULL || exec_connect(j->current, err) != 0 || jail_cgroup(j, err) != 0 ||
+        exec_make_cgroup(j->current, err) != 0) {
         return -1;
     }
     return loop_timer_at(loop, &j->build_timer, clock_mono_ns() + JAIL_BUILD_NS, jail_timeout, j,
@@ -451,7 +473,7 @@ static int jail_apply(struct jail *j, const struct limits *step, struct err *err
 
 static struct exec *jail_prepare(struct jail *j, struct err *err) {
     struct exec *x = exec_new(j, j->execs++, err);
-    if (x != NULL && exec_make_cgroup(x, err) != 0) {
+    if (x != NULL && (exec_make_cgroup(x, err) != 0 || exec_connect(x, err) != 0)) {
         exec_close(x);
         (void)exec_remove(x, NULL);
         exec_free(x);
@@ -467,6 +489,15 @@ bool jail_is_ready(const struct jail *j) {
 bool jail_is_spent(const struct jail *j) {
     return j->state == JAIL_READY && j->current != NULL && j->current->state == EXEC_DRAINING &&
            j->next == NULL;
+}
+
+bool jail_is_full(const struct jail *j, uint64_t *peak_bytes) {
+    uint64_t peak = 0;
+    if (cgroup_jail_peak(&j->cgroup, &peak, NULL) != 0) {
+        return false;
+    }
+    *peak_bytes = peak;
+    return j->lost > JAIL_LOST_MAX || peak + JAIL_FULL_SLACK >= j->limits.v[LIMIT_MEM_BYTES];
 }
 
 /* The execution before is over: its group goes, the next child takes its place. */
@@ -503,13 +534,14 @@ int jail_exec(struct jail *j, const struct exec_request *q, struct err *err) {
     }
     struct err why;
     j->state = JAIL_BUSY;
+    j->lost = 0;
     if (jail_apply(j, &q->limits, &why) != 0 || exec_start(j->current, q, &why) != 0) {
         jail_fail(j, "start", why.code, why.text);
         return 0;
     }
     if (q->flags & WIRE_EXEC_MORE) {
         j->next = jail_prepare(j, &why);
-        if (j->next == NULL) {
+        if (j->next == NULL && why.code != ENOMEM) {
             jail_fail(j, "next child", why.code, why.text);
         }
     }

@@ -83,6 +83,7 @@ struct jail {
     struct exec *current;  /* ready or in progress */
     struct exec *next;     /* being prepared while `current` runs */
     unsigned execs;        /* forked so far */
+    unsigned lost;         /* children in a row that died before they were used */
     bool reported;         /* failed() was called */
 };
 
@@ -100,6 +101,9 @@ int jail_set_limits(struct jail *jail, const struct limits *limits, struct err *
  * that was announced (WIRE_EXEC_MORE) is not ready yet. */
 bool jail_is_ready(const struct jail *jail);
 bool jail_is_spent(const struct jail *jail);
+/* Is there no room left in the jail's memory for another child? The files of the run have filled
+ * it. */
+bool jail_is_full(const struct jail *jail, uint64_t *peak_bytes);
 int jail_renew(struct jail *jail, struct err *err);
 
 /* Starts an execution in a jail that jail_is_ready(). Descriptors and spec of the request stay the

@@ -1,6 +1,7 @@
 #include "session.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -226,6 +227,9 @@ static int session_check_fds(const struct wire_exec *q, const int *fds, size_t n
         }
         if (fstat(fds[i++], &st) != 0) {
             return err_sys(err, "looking at a descriptor");
+        }
+        if (fcntl(fds[i - 1], F_GETFL) & O_PATH) {
+            return err_set(err, ERR_PROTOCOL, 0, "a descriptor that cannot be used");
         }
         bool pipe = S_ISFIFO(st.st_mode);
         bool file = S_ISREG(st.st_mode);

@@ -1,5 +1,6 @@
 #include "session_jail.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,6 +80,34 @@ static int session_limits(struct session_jail *e, struct err *err) {
     return 0;
 }
 
+/* The memory of the jail is used up, by files: what was to run cannot even begin. That is the limit
+ * of the run, not a fault of the service. */
+static void session_end_full(struct session_jail *e, uint64_t peak_bytes) {
+    struct wire_end end;
+    memset(&end, 0, sizeof end);
+    end.cause = CAUSE_MEMORY;
+    end.exit_code = -1;
+    end.limit = e->limits.v[LIMIT_MEM_BYTES];
+    end.observed = peak_bytes;
+    end.usage.mem_peak_bytes = peak_bytes;
+    session_wish_drop(e);
+    session_send_end(e, &end);
+}
+
+static void session_renew(struct session_jail *e) {
+    struct err err;
+    uint64_t peak = 0;
+    if (e->jail->lost > 0 && jail_is_full(e->jail, &peak)) {
+        session_end_full(e, peak);
+    } else if (jail_renew(e->jail, &err) != 0) {
+        if (err.code == ENOMEM && jail_is_full(e->jail, &peak)) {
+            session_end_full(e, peak);
+        } else {
+            jail_fail(e->jail, "next child", err.code, err.text);
+        }
+    }
+}
+
 /* The wish that waits, if there is one and the jail is ready for it. */
 void session_try(struct session_jail *e) {
     struct err err;
@@ -90,8 +119,8 @@ void session_try(struct session_jail *e) {
         return;
     }
     if (!jail_is_ready(e->jail)) {
-        if (jail_is_spent(e->jail) && jail_renew(e->jail, &err) != 0) {
-            jail_fail(e->jail, "next child", err.code, err.text);
+        if (jail_is_spent(e->jail)) {
+            session_renew(e);
         }
         return;
     }

@@ -9,8 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "buf.h"
@@ -43,9 +45,13 @@ static int spawn_child(void *arg) {
     static const char *const argv[] = {"pinfold-init", NULL};
     static const char *const env[] = {NULL};
     struct spawn *s = arg;
+    const struct timespec patience = {.tv_sec = 5};
     uint32_t go;
+    /* The runner may die at any moment, with nobody left to say go. */
+    spawn_step(s, SPAWN_WAIT, rawcall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0));
     while ((go = __atomic_load_n(&s->go, __ATOMIC_ACQUIRE)) == 0) {
-        (void)rawcall(SYS_futex, (long)&s->go, FUTEX_WAIT_PRIVATE, 0, 0, 0);
+        long rc = rawcall(SYS_futex, (long)&s->go, FUTEX_WAIT_PRIVATE, 0, (long)&patience, 0);
+        spawn_step(s, SPAWN_WAIT, rc == -ETIMEDOUT ? rc : 0);
     }
     spawn_step(s, SPAWN_WAIT, go == 1 ? 0 : -ECANCELED);
     /* User 0 of the new namespace before exec, or exec would take the capabilities away. */

@@ -98,7 +98,6 @@ def broken(number, errno, option=None):
     launcher = [sys.executable, os.path.join(HERE, "refuse.py"), str(number), str(errno)]
     launcher += [str(option)] if option is not None else ["-"]
     pair = harness.Pair(slots=2, warm=1, runner_prefix=launcher)
-    # What the fault could harm besides: programs of the host with the same numbers.
     try:
         pair.init()
         pair.start_runner()
@@ -107,24 +106,19 @@ def broken(number, errno, option=None):
         outcome = check.eventually(
             lambda: ready_or_over(pair), 8, lambda: "ready, or ended\n" + pair.logs()
         )
+        host = set()
         if outcome == "over":
-            check.true(
-                pair.runner.returncode > 0, "the runner ended with %s", pair.runner.returncode
-            )
-            said = [
-                l
-                for l in clean.read(os.path.join(pair.work, "runner.log")).decode().splitlines()
-                if l
-            ]
+            code = pair.runner.returncode
+            check.true(code > 0, "the runner ended with %s", code)
+            said = clean.read(os.path.join(pair.work, "runner.log")).strip()
             check.true(said, "the runner ended without a word")
+            pair.runner = None
+            pair.kill9_server()
+            pair.server = None
         else:
             proof(pair)
-        host = (
-            clean.identity(clean.descendants(pair.runner_pid))
-            if pair.runner.poll() is None
-            else set()
-        )
-        pair.stop()
+            host = clean.identity(clean.descendants(pair.runner_pid))
+            pair.stop()
         check.eventually(lambda: not clean.alive(host), 2, "no process is left")
         left = [d for base in pair.guard.dirs.values() for d in clean.tree(base)]
         check.equal(left, [], "cgroup directories left")

@@ -116,16 +116,24 @@ def own_processes(pair, policy, _):
     pair.client.wait_done(run, 3)
 
 
+LISTED = """
+out = []
+for p in sys.argv[1:]:
+    try: names = os.listdir(p)
+    except OSError: continue
+    own = {'/home': ['user'], '/var': ['tmp', 'run', 'lock']}.get(p, [])
+    out += [p + '/' + n for n in names if n not in own]
+print(json.dumps(out))
+"""
+
+
 def host_directories(pair, policy, match):
     paths = re.findall(r"/[a-z]+", match.group(0))
     check.true(len(paths) >= 6, "paths of the sentence: %s", paths)
     seen = inside(
         pair,
         policy,
-        """out = [] for p in sys.argv[1:]: try: names = os.listdir(p) except OSError: continue
-        names = [n for n in names if not (p == '/home' and n == 'user') and not (p == '/var'
-        and n in ('tmp', 'run', 'lock'))] out += [p + '/' + n for n in names]
-        print(json.dumps(out))""",
+        LISTED,
         *paths
     )
     check.equal(seen, [], "what is there")
@@ -247,19 +255,29 @@ def gone(pair, policy, _):
     check.lacks(check.text(answer), name, "the next run")
 
 
+OUTSIDE = """
+import socket, time
+out = []
+def tried(f):
+    t = time.monotonic()
+    try: f(); r = 0
+    except OSError: r = 1
+    out.append([r, time.monotonic() - t])
+for a in (('192.0.2.1', 80), ('169.254.169.254', 80), ('127.0.0.1', int(sys.argv[1])),
+          ('127.0.0.1', int(sys.argv[2]))):
+    tried(lambda: socket.create_connection(a, 5))
+tried(lambda: socket.socket(10).connect(('2001:db8::1', 80)))
+tried(lambda: socket.getaddrinfo('example.org', 80))
+out.append(sorted(l.split(':')[0].strip() for l in open('/proc/net/dev').readlines()[2:]))
+print(json.dumps(out))
+"""
+
+
 def no_network(pair, policy, _):
     seen = inside(
         pair,
         policy,
-        """import socket, time out = [] for family, address in ((2, ('192.0.2.1', 80)), (2,
-        ('169.254.169.254', 80)), (10, ('2001:db8::1', 80)), (2, ('127.0.0.1',
-        int(sys.argv[1]))), (2, ('127.0.0.1', int(sys.argv[2])))): t = time.monotonic() try:
-        socket.create_connection(address, 5) if family == 2 else
-        socket.socket(10).connect(address); r = 0 except OSError as e: r = 1 out.append([r,
-        time.monotonic() - t]) t = time.monotonic() try: socket.getaddrinfo('example.org',
-        80); r = 0 except OSError: r = 1 out.append([r, time.monotonic() - t])
-        out.append(sorted(l.split(':')[0].strip() for l in
-        open('/proc/net/dev').readlines()[2:])) print(json.dumps(out))""",
+        OUTSIDE,
         str(Canaries.tcp_port),
         str(pair.port),
     )
@@ -306,6 +324,23 @@ time.sleep(20)
 """
 
 
+SEEKER = """
+import ctypes, socket
+def tried(f):
+    try: f(); return 'reached'
+    except OSError as e: return e.errno
+def connect(a):
+    socket.socket(socket.AF_UNIX).connect(a)
+name, abstract, path, key = sys.argv[1:]
+out = [tried(lambda: connect(a)) for a in ('\\0' + name, '/tmp/' + name, '\\0' + abstract, path)]
+out.append(tried(lambda: open('/tmp/file-' + name)))
+out.append(ctypes.CDLL(None).shmget(int(key), 1, 0))
+out.append([p for p in range(2, 40)
+            if p != os.getpid() and tried(lambda: os.kill(p, 0)) == 'reached'])
+print(json.dumps(out))
+"""
+
+
 def others(pair, policy, _):
     name = "other-" + canary.SECRET[-8:]
     with pair.client.stream(argv=["python3", "-c", LISTENER, name], policy=policy) as stream:
@@ -314,14 +349,7 @@ def others(pair, policy, _):
         seen = inside(
             pair,
             policy,
-            """import ctypes, socket def tried(f): try: f(); return 'reached' except OSError as
-            e: return e.errno def connect(a): socket.socket(socket.AF_UNIX).connect(a) libc =
-            ctypes.CDLL(None) print(json.dumps([tried(lambda: connect('\\0' + sys.argv[1])),
-            tried(lambda: connect('/tmp/' + sys.argv[1])), tried(lambda: connect('\\0' +
-            sys.argv[2])), tried(lambda: connect(sys.argv[3])), tried(lambda:
-            open('/tmp/file-' + sys.argv[1])), libc.shmget(int(sys.argv[4]), 1, 0), [p for p
-            in range(2, 40) if p != os.getpid() and tried(lambda: os.kill(p, 0)) ==
-            'reached']]))""",
+            SEEKER,
             name,
             canary.ABSTRACT,
             Canaries.unix_socket,
