@@ -45,9 +45,8 @@ static void run_collect_none(struct run *run) {
     buf_done(&run->bundle);
     buf_init(&run->bundle, RUN_COLLECT_MAX);
     for (size_t i = 0; i < req->collect_count; i++)
-        bundle_put(&run->bundle, BUNDLE_ERROR, 0, BUNDLE_IO, req->collect[i],
-                   strlen(req->collect[i]), NULL, 0, NULL);
-    bundle_put(&run->bundle, BUNDLE_END, 0, BUNDLE_OK, "", 0, NULL, 0, NULL);
+        bundle_error(&run->bundle, BUNDLE_IO, req->collect[i], strlen(req->collect[i]), NULL);
+    bundle_end(&run->bundle, NULL);
 }
 
 /* Counts the records, or fills files[] when it is not NULL. -1: it is not a bundle. */

@@ -74,11 +74,10 @@ static int run_exec_attach_files(struct run_exec *x, const struct run_request *r
     int rc = 0;
     for (size_t i = 0; i < req->file_count && rc == 0; i++) {
         const struct request_file *f = &req->files[i];
-        rc = bundle_put(&bundle, BUNDLE_FILE, f->mode, BUNDLE_OK, f->path, strlen(f->path), f->data,
-                        f->size, err);
+        rc = bundle_file(&bundle, f->mode, f->path, strlen(f->path), f->data, f->size, err);
     }
     if (rc == 0)
-        rc = bundle_put(&bundle, BUNDLE_END, 0, BUNDLE_OK, "", 0, NULL, 0, err);
+        rc = bundle_end(&bundle, err);
     if (rc == 0)
         rc = run_exec_attach_memory(x, WIRE_FD_BUNDLE, "files", bundle.data, bundle.len, err);
     buf_done(&bundle);

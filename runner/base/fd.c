@@ -169,7 +169,8 @@ undo:
 /* Fills text[size] with what pread from 0 gives, NUL-terminated. */
 static int fd_pread_text(int fd, char *text, size_t size, struct err *err) {
     ssize_t n;
-    /* One read: the kernel makes such a file whole, unless it is longer than a page or the buffer. */
+    /* One read: the kernel makes such a file whole, unless it is longer than a page or the buffer.
+     */
     do
         n = pread(fd, text, size - 1, 0);
     while (n < 0 && errno == EINTR);

@@ -2,14 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -25,7 +24,22 @@
 #define JAIL_REMOVE_NS (10 * CLOCK_NS_PER_S)
 #define JAIL_LOST_MAX 2
 #define JAIL_FULL_SLACK (1u << 20)
+#define JAIL_BACKGROUND_NICE 0
 #define JAIL_RETRY_NS (2 * CLOCK_NS_PER_MS)
+
+/* Both numbers are children that nobody but us and process 1 can reap, so they are their own. */
+static void jail_lift(struct jail *j) {
+    (void)setpriority(PRIO_PROCESS, (id_t)j->pid, 0);
+    if (j->current != NULL && j->current->outside_pid > 0) {
+        (void)setpriority(PRIO_PROCESS, (id_t)j->current->outside_pid, 0);
+    }
+}
+
+void jail_hurry(struct jail *j) {
+    if (j->background && j->state == JAIL_BUILDING) {
+        jail_lift(j);
+    }
+}
 
 void jail_kill(struct jail *j) {
     if (j->state == JAIL_DYING) {
@@ -138,52 +152,6 @@ int jail_disk(const struct jail *j, uint64_t *bytes, uint64_t *inodes, bool *ful
     return 0;
 }
 
-/* The process of a thread, 0 when it is gone. */
-static pid_t jail_process_of(pid_t thread) {
-    char path[64];
-    struct buf text;
-    long pid = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)thread);
-    buf_init(&text, 65536);
-    if (fd_read_file(AT_FDCWD, path, &text, NULL) == 0 && text.len > 0) {
-        const char *line = strstr(text.data, "\nTgid:");
-        pid = line != NULL ? strtol(line + 6, NULL, 10) : 0;
-    }
-    buf_done(&text);
-    return (pid_t)pid;
-}
-
-/* A process that made a call of another architecture is stopped in it now. It gets a SIGSYS, as
- * from the kernel's own kill, except that now it is known who was caught and for which call. While
- * the answer is open the process cannot end, so its numbers are its own. */
-static void jail_answer_filtered(struct jail *j, const struct seccomp_notif *note) {
-    struct seccomp_notif_resp answer = {.id = note->id, .error = -ENOSYS};
-    pid_t pid = jail_process_of((pid_t)note->pid);
-    fd_cleanup int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
-    if (pidfd < 0 || ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &note->id) != 0) {
-        (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
-        return;
-    }
-    if (j->state == JAIL_BUSY) {
-        exec_filtered(j->current, pid, note->data.nr, note->data.arch);
-    }
-    /* The signal first: it ends the process in the call, and the answer finds nobody. Only a
-     * process that ignores, blocks or catches SIGSYS gets it. */
-    (void)syscall(SYS_pidfd_send_signal, pidfd, SIGSYS, NULL, 0);
-    (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
-}
-
-static void jail_filtered(void *arg, uint32_t events) {
-    struct jail *j = arg;
-    struct seccomp_notif note;
-    memset(&note, 0, sizeof note); /* the kernel insists */
-    if (!(events & EPOLLIN)) {
-        loop_del(j->host->loop, &j->filter_src); /* its last process is gone */
-    } else if (ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_RECV, &note) == 0) {
-        jail_answer_filtered(j, &note);
-    }
-}
-
 static void jail_setup_ok(struct jail *j, int fds[2]) {
     struct statfs fs;
     char path[64];
@@ -254,6 +222,9 @@ static void jail_report(struct jail *j, struct initmsg_report *r, int *fds, size
     case INITMSG_SEALED:
         if (j->state != JAIL_BUILDING || j->current == NULL || j->current->state != EXEC_READY) {
             break;
+        }
+        if (j->background) {
+            jail_lift(j); /* a command inherits nothing of this, whenever its process was forked */
         }
         j->state = JAIL_READY;
         loop_timer_stop(j->host->loop, &j->build_timer);
@@ -338,6 +309,7 @@ static int jail_spawn(struct jail *j, const struct jail_plan *plan, struct err *
         .control_fd = init_end,
         .id_base = plan->id_base,
         .id_count = plan->id_count,
+        .nice = plan->background ? JAIL_BACKGROUND_NICE : 0,
     };
     return spawn_init(j->spawn, &cfg, &j->pid, &j->pidfd, err);
 }
@@ -384,6 +356,7 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
     j->pidfd = j->control = j->writable_fd = j->filter_fd = -1;
     j->pid_src.fd = j->control_src.fd = j->filter_src.fd = -1;
     j->slot = plan->slot;
+    j->background = plan->background;
     j->limits = j->applied = plan->limits;
     cgroup_jail_init(&j->cgroup);
     if (jail_begin(j, plan, err) == 0) {

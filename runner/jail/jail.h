@@ -44,7 +44,8 @@ struct jail_plan {
     struct limits limits;
     struct limits ceiling; /* hard rlimits: what a later execution may ask for at most */
     uint32_t id_base, id_count;
-    unsigned slot; /* the owner's number for that range of ids */
+    unsigned slot;   /* the owner's number for that range of ids */
+    bool background; /* nobody waits for it: made at a low priority until jail_hurry() */
 };
 
 struct jail;
@@ -65,6 +66,7 @@ struct jail {
     void *arg;
     enum jail_state state;
     unsigned slot;
+    bool background;
     bool fresh; /* for the pool: still counted as being made */
     pid_t pid;  /* process 1, outside */
     int pidfd;
@@ -114,6 +116,9 @@ int jail_exec(struct jail *jail, const struct exec_request *request, struct err 
 /* Ends the execution in progress for this cause; harmless when there is none. */
 void jail_stop(struct jail *jail, enum cause cause);
 
+/* Somebody waits for it now. */
+void jail_hurry(struct jail *jail);
+
 /* Kills everything. `gone` follows. Idempotent. */
 void jail_kill(struct jail *jail);
 
@@ -130,3 +135,5 @@ void jail_fail(struct jail *jail, const char *stage, int code, const char *text)
 void jail_exec_done(struct jail *jail, const struct wire_end *end);
 /* For exec.c: the child of `exec` is confined. */
 void jail_exec_ready(struct jail *jail, struct exec *exec);
+/* For jail.c: the listener of the filter has something to tell. `arg` is the jail. */
+void jail_filtered(void *arg, uint32_t events);

@@ -10,7 +10,7 @@
 #include "str.h"
 
 #define POOL_KINDS_MAX 64
-#define POOL_QUIET_NS (2 * CLOCK_NS_PER_MS)     /* after the last activity */
+#define POOL_QUIET_NS (2 * CLOCK_NS_PER_MS)     /* for an answer to reach its client */
 #define POOL_PATIENCE_NS (30 * CLOCK_NS_PER_MS) /* a refill waits at most this long */
 #define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)      /* after a jail could not be made */
 #define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)     /* until a kind is no longer kept warm */
@@ -42,7 +42,9 @@ struct pool {
     unsigned building;
     uint64_t made, taken_warm;
     bool stopped;
-    uint64_t quiet_since_ns, waiting_since_ns;
+    unsigned running;  /* executions in progress */
+    uint64_t quiet_ns; /* from here on the last answer is delivered */
+    uint64_t waiting_since_ns;
     struct loop_timer timer;
     char health[WIRE_TEXT_MAX];
 };
@@ -53,13 +55,13 @@ static void pool_failed(void *arg, struct jail *jail, const char *stage, int cod
 static void pool_gone(void *arg, struct jail *jail);
 static void pool_tick(void *arg);
 
-static void pool_ended(void *arg, struct jail *jail, const struct wire_end *end) {
+static void pool_run_ended(void *arg, struct jail *jail, const struct wire_end *end) {
     (void)arg;
     (void)end;
     jail_kill(jail); /* nothing runs in a jail that nobody took */
 }
 
-static const struct jail_events pool_events = {pool_ready, pool_failed, pool_ended, pool_gone};
+static const struct jail_events pool_events = {pool_ready, pool_failed, pool_run_ended, pool_gone};
 
 static void pool_changed(struct pool *p) {
     if (p->cfg.changed != NULL) {
@@ -146,7 +148,8 @@ static struct pool_kind *pool_kind_of(struct pool *p, const struct jail *jail) {
     return NULL;
 }
 
-static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *err) {
+static struct jail *pool_make(struct pool *p, struct pool_kind *k, bool background,
+                              struct err *err) {
     unsigned slot = 0;
     if (pool_template(p, k, err) != 0 || pool_slot(p, &slot, err) != 0) {
         return NULL;
@@ -160,6 +163,7 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *e
         .id_base = POOL_ID_FIRST + (p->cfg.shard * POOL_SLOTS_MAX + slot) * POOL_ID_COUNT,
         .id_count = POOL_ID_COUNT,
         .slot = slot,
+        .background = background,
     };
     struct jail *jail = jail_new(p->cfg.host, &plan, &pool_events, p, err);
     if (jail == NULL) {
@@ -258,12 +262,12 @@ static void pool_tick(void *arg) {
     if (p->waiting_since_ns == 0) {
         p->waiting_since_ns = now;
     }
-    if (!empty && now < p->quiet_since_ns + POOL_QUIET_NS &&
-        now < p->waiting_since_ns + POOL_PATIENCE_NS) {
-        pool_later(p, p->quiet_since_ns + POOL_QUIET_NS);
+    if (!empty && now < p->waiting_since_ns + POOL_PATIENCE_NS &&
+        (p->running > 0 || now < p->quiet_ns)) {
+        pool_later(p, p->running > 0 ? p->waiting_since_ns + POOL_PATIENCE_NS : p->quiet_ns);
         return;
     }
-    struct jail *jail = pool_make(p, k, &err);
+    struct jail *jail = pool_make(p, k, !empty, &err);
     if (jail == NULL) {
         if (err.kind != ERR_LIMIT) {
             pool_sick(p, err.text);
@@ -306,7 +310,7 @@ static void pool_gone(void *arg, struct jail *jail) {
     pool_settled(p, jail);
     p->taken[jail->slot] = false;
     jail_free(jail);
-    pool_later(p, clock_mono_ns() + POOL_QUIET_NS);
+    pool_later(p, clock_mono_ns());
 }
 
 struct pool *pool_new(const struct pool_config *cfg, struct err *err) {
@@ -413,18 +417,18 @@ int pool_take(struct pool *p, const struct policy *policy, const char *image,
         return 1;
     }
     if (got == NULL) {
-        got = pool_make(p, k, err);
+        got = pool_make(p, k, false, err);
         if (got == NULL) {
             return -1;
         }
     }
     k->want = p->cfg.warm;
     p->in_use++;
-    p->quiet_since_ns = now;
+    jail_hurry(got);
     got->events = events;
     got->arg = arg;
     *jail = got;
-    pool_later(p, k->count == 0 ? now : now + POOL_QUIET_NS);
+    pool_later(p, k->count == 0 ? now : now + POOL_PATIENCE_NS);
     return 0;
 }
 
@@ -433,11 +437,19 @@ void pool_release(struct pool *p, struct jail *jail) {
     p->in_use--;
     p->taken[jail->slot] = false;
     jail_free(jail);
-    pool_later(p, clock_mono_ns() + POOL_QUIET_NS);
+    pool_later(p, clock_mono_ns());
 }
 
-void pool_busy(struct pool *p) {
-    p->quiet_since_ns = clock_mono_ns();
+void pool_began(struct pool *p) {
+    p->running++;
+}
+
+void pool_ended(struct pool *p) {
+    p->running--;
+    if (p->running == 0) {
+        p->quiet_ns = clock_mono_ns() + POOL_QUIET_NS;
+        pool_later(p, p->quiet_ns);
+    }
 }
 
 void pool_stats(const struct pool *p, struct pool_stats *out) {

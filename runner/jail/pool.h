@@ -3,9 +3,10 @@
  *
  * A warm jail has run nothing; it is given away once and never comes back. Kinds of jails are pairs
  * of policy and image. The default policy with image "host" is kept warm from the start, any other
- * kind from its first use until it has not been asked for in a while. Refilling waits for a quiet
- * moment, so that making the next jail does not slow down the command that took the last one; only
- * an empty pool is refilled at once. */
+ * kind from its first use until it has not been asked for in a while. Refilling waits until no
+ * command is running, or for a short time at most, and is done at a low priority, so that making
+ * the next jail does not slow down the command that took the last one; only an empty pool is
+ * refilled at once. */
 #pragma once
 
 #include <stdint.h>
@@ -64,7 +65,8 @@ int pool_take(struct pool *pool, const struct policy *policy, const char *image,
 void pool_settled(struct pool *pool, struct jail *jail);
 /* Takes back the slot of a jail that is gone, and frees the jail. */
 void pool_release(struct pool *pool, struct jail *jail);
-/* An execution began or ended: the next refill waits a little. */
-void pool_busy(struct pool *pool);
+/* An execution began, or ended: while one is in progress, refills wait a little. */
+void pool_began(struct pool *pool);
+void pool_ended(struct pool *pool);
 
 void pool_stats(const struct pool *pool, struct pool_stats *out);

@@ -20,6 +20,15 @@ void session_wish_drop(struct session_jail *e) {
     e->wish.nfds = 0;
 }
 
+/* Nothing runs any more: by its end, by a failure, or because the jail was killed. */
+static void session_stopped(struct session_jail *e) {
+    e->busy = false;
+    if (e->started) {
+        e->started = false;
+        pool_ended(e->session->cfg.pool);
+    }
+}
+
 void session_send_failed(struct session_jail *e, const char *stage, int code, const char *text) {
     struct wire_failed msg = {.code = code};
     wire_head_init(&msg.head, WIRE_FAILED, sizeof msg, e->id, 0);
@@ -30,7 +39,7 @@ void session_send_failed(struct session_jail *e, const char *stage, int code, co
         (void)str_copy(msg.text, sizeof msg.text, "the jail failed");
     }
     e->failed = true;
-    e->busy = false;
+    session_stopped(e);
     session_send(e->session, &msg, sizeof msg);
 }
 
@@ -55,7 +64,7 @@ void session_send_closed(struct session_jail *e) {
 static void session_send_end(struct session_jail *e, const struct wire_end *from) {
     struct wire_end end = *from;
     wire_head_init(&end.head, WIRE_END, sizeof end, e->id, e->wish.number);
-    e->busy = e->started = false;
+    session_stopped(e);
     session_send(e->session, &end, sizeof end);
 }
 
@@ -125,13 +134,13 @@ void session_try(struct session_jail *e) {
         return;
     }
     e->started = true;
+    pool_began(e->session->cfg.pool);
     if (session_limits(e, &err) != 0) {
         jail_fail(e->jail, "limits", err.code, err.text);
     } else if (jail_exec(e->jail, &e->wish, &err) != 0) {
         jail_fail(e->jail, "start", err.code, err.text);
     }
     session_wish_drop(e);
-    pool_busy(e->session->cfg.pool);
 }
 
 static void session_jail_ready(void *arg, struct jail *jail) {
@@ -150,12 +159,12 @@ static void session_jail_failed(void *arg, struct jail *jail, const char *stage,
 static void session_jail_ended(void *arg, struct jail *jail, const struct wire_end *end) {
     struct session_jail *e = arg;
     (void)jail;
-    pool_busy(e->session->cfg.pool);
     session_send_end(e, end);
 }
 
 static void session_jail_gone(void *arg, struct jail *jail) {
     struct session_jail *e = arg;
+    session_stopped(e);
     pool_release(e->session->cfg.pool, jail);
     e->jail = NULL;
     session_send_closed(e);

@@ -102,12 +102,6 @@ int bundle_end(struct buf *out, struct err *err) {
     return bundle_append(out, &rec, NULL, 0, NULL, err);
 }
 
-int bundle_put(struct buf *out, enum bundle_type type, uint32_t mode, uint32_t code,
-               const char *path, size_t path_len, const void *data, size_t size, struct err *err) {
-    struct bundle_record rec = {.type = type, .mode = mode, .code = code, .size = size};
-    return bundle_append(out, &rec, path, path_len, data, err);
-}
-
 int bundle_next(const char *bytes, size_t len, size_t *pos, struct bundle_record *rec,
                 const char **path, const char **data, struct err *err) {
     struct bundle_record r;

@@ -51,9 +51,6 @@ int bundle_file(struct buf *out, uint32_t mode, const char *path, size_t path_le
 int bundle_error(struct buf *out, enum bundle_code code, const char *path, size_t path_len,
                  struct err *err);
 int bundle_end(struct buf *out, struct err *err);
-/* Any of them. */
-int bundle_put(struct buf *out, enum bundle_type type, uint32_t mode, uint32_t code,
-               const char *path, size_t path_len, const void *data, size_t size, struct err *err);
 
 /* Reads a bundle that is whole in memory. Start with *pos = 0. Returns 1 with *rec, *path and *data
  * (pointing into the bytes; not NUL-terminated) filled, 0 at the END record, -1 ERR_PROTOCOL when

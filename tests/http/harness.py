@@ -138,12 +138,21 @@ class Guard:
                 out.write("0")
 
     def close(self):
-        for path in self.dirs.values():
-            for one in sorted(clean.tree(path), key=len, reverse=True) + [path]:
-                try:
-                    os.rmdir(one)
-                except OSError:
-                    pass
+        """Removes it. What was killed a moment ago may still hold it."""
+        end = time.monotonic() + 3
+        left = list(self.dirs.values())
+        while left and time.monotonic() < end:
+            for path in left:
+                for one in sorted(clean.tree(path), key=len, reverse=True) + [path]:
+                    try:
+                        os.rmdir(one)
+                    except OSError:
+                        pass
+            left = [path for path in left if os.path.isdir(path)]
+            if left:
+                time.sleep(0.02)
+        for path in left:
+            print("# left behind: %s" % path)
 
 
 class Pair:

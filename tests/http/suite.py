@@ -4,8 +4,6 @@ A test is a function of one argument, the shared server pair (harness.Server). I
 returning, fails by raising (AssertionError from check.py, mostly) and is skipped by raising Skip
 with a reason."""
 
-import sys
-
 DEFAULT_DEADLINE = 15
 
 
@@ -41,9 +39,7 @@ TESTS = []
 def add(name, function, case=None, deadline=DEFAULT_DEADLINE, slow=False, own=False):
     """Registers one test. `slow` ones run after all quick ones; `own` ones bring their own
     servers."""
-    module = sys.modules[function.__module__].__name__
-    module = getattr(function, "module", module)
-    module = module[len("test_") :] if module.startswith("test_") else module
+    module = function.__module__.removeprefix("test_")
     TESTS.append(Test(module, name, function, case, deadline, slow, own))
 
 

@@ -14,7 +14,7 @@ import check
 import clean
 import harness
 from check import Stopwatch
-from client import Client
+from client import Client, parallel
 from suite import Skip, add, test
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -363,6 +363,39 @@ def _(_):
         for _ in range(10):
             check.ok(pair.client.sh("sleep 100 & true"))
         pair.check_clean(2)
+
+
+@test("numbers of processes that are used again hit nobody else", case=159, own=True, deadline=40)
+def _(_):
+    few = 'echo 500 > /proc/sys/kernel/pid_max && exec "$@"'
+    prefix = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL"]
+    prefix += ["sh", "-c", few, "sh"]
+    before = clean.read("/proc/sys/kernel/pid_max")
+    with harness.Pair(slots=8, warm=2, runner_prefix=prefix) as pair:
+        if clean.read("/proc/sys/kernel/pid_max") != before:
+            with open("/proc/sys/kernel/pid_max", "wb") as out:
+                out.write(before)
+            raise Skip("this kernel has one pid_max for all pid namespaces")
+        bystander = pair.client.submit(sh="for i in {1..400}; do sleep 0.05; done; echo whole")
+        pair.client.wait_state(bystander, ("running",))
+
+        def one(index):
+            for turn in range(40):
+                if turn % 4 == 0:
+                    run = pair.client.submit(sh="sleep 30")
+                    pair.client.delete("/v1/runs/" + run)
+                    check.ended(pair.client.wait_done(run, 5), "cancelled")
+                elif turn % 4 == 1:
+                    answer = pair.client.sh("sleep 5", limits={"wall_ms": 20})
+                    check.ended(answer, "wall_time")
+                else:
+                    answer = pair.client.sh("(sleep 9 &); /bin/true; /bin/true; exit 7")
+                    check.ended(answer, "exit", exit_code=7)
+
+        parallel(4, one, 25)
+        check.equal(pair.client.fetch(bystander)["state"], "running", "state of the bystander")
+        pair.client.delete("/v1/runs/" + bystander)
+        check.ended(pair.client.wait_done(bystander, 3), "cancelled")
 
 
 @test("a host whose mounts are shared sees none of ours", case=97, own=True, deadline=30)

@@ -180,8 +180,8 @@ static void a_refused_exec_is_start_with_path_and_errno(void **state) {
     struct end_facts f = unit_facts(EXITED(125));
     f.refused = true;
     f.refused_code = ENOENT;
-    strcpy(f.refused_stage, "exec");
-    strcpy(f.refused_path, "/no/such");
+    memcpy(f.refused_stage, "exec", sizeof "exec");
+    memcpy(f.refused_path, "/no/such", sizeof "/no/such");
     struct wire_end end = unit_decide(&f);
     assert_int_equal(end.cause, CAUSE_START);
     assert_int_equal(end.code, ENOENT);

@@ -298,10 +298,10 @@ static void test_collect(void **state) {
     struct err err = {0};
     struct run *run;
     buf_init(&b, 65536);
-    unit_works(bundle_put(&b, BUNDLE_FILE, 0644, 0, "x1", 2, "data", 4, &err), err);
-    unit_works(bundle_put(&b, BUNDLE_ERROR, 0, BUNDLE_NOT_FOUND, "y", 1, NULL, 0, &err), err);
+    unit_works(bundle_file(&b, 0644, "x1", 2, "data", 4, &err), err);
+    unit_works(bundle_error(&b, BUNDLE_NOT_FOUND, "y", 1, &err), err);
     size_t whole = b.len;
-    unit_works(bundle_put(&b, BUNDLE_END, 0, 0, "", 0, NULL, 0, &err), err);
+    unit_works(bundle_end(&b, &err), err);
     collect_with(t, b.data, b.len, &run);
     assert_int_equal(run->file_count, 2);
     assert_null(run->collect_error);

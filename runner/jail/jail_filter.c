@@ -1,0 +1,61 @@
+/* What the system call filter reports: calls of another architecture. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "jail.h"
+
+/* The process of a thread, 0 when it is gone. */
+static pid_t jail_process_of(pid_t thread) {
+    char path[64];
+    struct buf text;
+    long pid = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)thread);
+    buf_init(&text, 65536);
+    if (fd_read_file(AT_FDCWD, path, &text, NULL) == 0 && text.len > 0) {
+        const char *line = strstr(text.data, "\nTgid:");
+        pid = line != NULL ? strtol(line + 6, NULL, 10) : 0;
+    }
+    buf_done(&text);
+    return (pid_t)pid;
+}
+
+/* A process that made a call of another architecture is stopped in it now. It gets a SIGSYS, as
+ * from the kernel's own kill, except that now it is known who was caught and for which call. While
+ * the answer is open the process cannot end, so its numbers are its own. */
+static void jail_answer_filtered(struct jail *j, const struct seccomp_notif *note) {
+    struct seccomp_notif_resp answer = {.id = note->id, .error = -ENOSYS};
+    pid_t pid = jail_process_of((pid_t)note->pid);
+    fd_cleanup int pidfd = pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1;
+    if (pidfd < 0 || ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_ID_VALID, &note->id) != 0) {
+        (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+        return;
+    }
+    if (j->state == JAIL_BUSY) {
+        exec_filtered(j->current, pid, note->data.nr, note->data.arch);
+    }
+    /* The signal first: it ends the process in the call, and the answer finds nobody. Only a
+     * process that ignores, blocks or catches SIGSYS gets it. */
+    (void)syscall(SYS_pidfd_send_signal, pidfd, SIGSYS, NULL, 0);
+    (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+}
+
+void jail_filtered(void *arg, uint32_t events) {
+    struct jail *j = arg;
+    struct seccomp_notif note;
+    memset(&note, 0, sizeof note); /* the kernel insists */
+    if (!(events & EPOLLIN)) {
+        loop_del(j->host->loop, &j->filter_src); /* its last process is gone */
+    } else if (ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_RECV, &note) == 0) {
+        jail_answer_filtered(j, &note);
+    }
+}
