@@ -340,8 +340,8 @@ void setup_seal(int first) {
         init_fail("seal cgroup namespace", errno);
     }
     (void)close(ns);
-    if (setresgid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0 ||
-        setresuid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0) {
+    if (setresgid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0 ||
+        setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0) {
         init_fail("seal ids", errno);
     }
     if (setup_drop_caps() != 0) {

@@ -46,8 +46,14 @@ static void exec_hello(struct exec *x, const struct initmsg_report *r, const str
         jail_fail(x->jail, "hello", EPROTO, "an unexpected process spoke on a child's socket");
         return;
     }
+    x->inside_pid = r->pid;
+    x->outside_pid = cred->pid;
     if (cgroup_step_attach(x->jail->host->cgroups, &x->jail->cgroup, &x->cgroup, cred->pid, &err) !=
         0) {
+        if (err.code == ESRCH) {
+            loop_del(exec_loop(x), &x->src); /* it died meanwhile: process 1 reports it */
+            return;
+        }
         jail_fail(x->jail, "cgroup attach", err.code, err.text);
         return;
     }
@@ -55,10 +61,8 @@ static void exec_hello(struct exec *x, const struct initmsg_report *r, const str
         jail_fail(x->jail, "hello", ESRCH, "a child vanished while it was set up");
         return;
     }
-    x->inside_pid = r->pid;
-    x->outside_pid = cred->pid;
     x->state = EXEC_CONFINED;
-    if (fd_send(x->sock, &go, sizeof go, NULL, 0, &err) != 0) {
+    if (fd_send(x->sock, &go, sizeof go, NULL, 0, &err) != 0 && err.code != EPIPE) {
         jail_fail(x->jail, "go", err.code, err.text);
     }
 }

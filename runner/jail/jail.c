@@ -195,16 +195,21 @@ static void jail_lose_current(struct jail *j) {
     j->events->ready(j->arg, j);
 }
 
+/* Is `pid` the child of this execution, which has not been used? One that died before it said a
+ * word is not known by its number yet. */
+static bool jail_is_unused(const struct exec *x, uint32_t pid) {
+    return x != NULL && x->state < EXEC_RUNNING && (x->inside_pid == pid || x->inside_pid == 0);
+}
+
 static void jail_exited(struct jail *j, const struct initmsg_report *r) {
-    bool unused = j->state == JAIL_READY && j->current != NULL &&
-                  j->current->state < EXEC_RUNNING &&
-                  (j->current->inside_pid == r->pid || j->current->inside_pid == 0);
-    if (unused) {
-        jail_lose_current(j);
-    } else if (j->current != NULL && j->current->inside_pid == r->pid) {
+    bool sealed = j->state == JAIL_READY || j->state == JAIL_BUSY;
+    if (j->current != NULL && j->current->state >= EXEC_RUNNING &&
+        j->current->inside_pid == r->pid) {
         exec_exited(j->current, r->status, r->mono_ns);
-    } else if (j->next != NULL && j->next->inside_pid == r->pid) {
+    } else if (sealed && jail_is_unused(j->next, r->pid)) {
         jail_drop_next(j);
+    } else if (sealed && jail_is_unused(j->current, r->pid)) {
+        jail_lose_current(j);
     } else {
         jail_fail(j, "child", ECHILD, "a child ended during set-up");
     }
