@@ -343,25 +343,21 @@ struct link_jail *link_open_jail(struct link *l, const struct link_jail_ops *ops
 }
 
 int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err) {
-    struct link_send_item items[2];
+    struct link_send_item item = {.fds = x->fds, .fd_count = x->fd_count};
     struct wire_open open;
-    size_t count = 0;
     if (x->open != NULL) {
         open = *x->open;
         wire_head_init(&open.head, WIRE_OPEN, sizeof(open), j->id, 0);
-        items[count++] = (struct link_send_item){
-            .parts = {{.iov_base = &open, .iov_len = sizeof(open)}}, .part_count = 1};
+        item.parts[item.part_count++] = (struct iovec){.iov_base = &open, .iov_len = sizeof(open)};
     }
     size_t extra = x->spec != NULL ? x->exec->spec_size : 0;
     wire_head_init(&x->exec->head, WIRE_EXEC, sizeof(*x->exec) + extra, j->id, x->number);
-    struct link_send_item *exec = &items[count++];
-    *exec = (struct link_send_item){
-        .parts = {{.iov_base = x->exec, .iov_len = sizeof(*x->exec)},
-                  {.iov_base = (void *)(uintptr_t)x->spec, .iov_len = extra}},
-        .part_count = extra > 0 ? 2 : 1,
-        .fds = x->fds,
-        .fd_count = x->fd_count};
-    return link_send(j->link, items, count, err);
+    item.parts[item.part_count++] =
+        (struct iovec){.iov_base = x->exec, .iov_len = sizeof(*x->exec)};
+    if (extra > 0)
+        item.parts[item.part_count++] =
+            (struct iovec){.iov_base = (void *)(uintptr_t)x->spec, .iov_len = extra};
+    return link_send(j->link, &item, 1, err);
 }
 
 static void link_send_small(struct link *l, void *packet, size_t size) {

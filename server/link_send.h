@@ -8,13 +8,14 @@
 #include "link.h"
 
 struct link_send_item {
-    struct iovec parts[2];
+    struct iovec parts[3];
     size_t part_count;
     const int *fds; /* borrowed */
     size_t fd_count;
 };
 
-/* Sends up to two packets in one system call. -1 only when memory is short for what has to wait. */
+/* Sends up to two datagrams in one system call. -1 only when memory is short for what has to wait.
+ */
 int link_send(struct link *l, const struct link_send_item *items, size_t count, struct err *err);
 /* The socket is writable: sends what waits. */
 void link_send_flush(struct link *l);

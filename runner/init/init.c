@@ -101,6 +101,22 @@ static void init_seal(struct init *in, size_t size) {
     init_report(&r, NULL, 0);
 }
 
+/* Reports the end of an execution's process; an orphan's is nobody's business. */
+static void init_tell(struct init *in, const siginfo_t *si) {
+    int status = si->si_code == CLD_EXITED ? (si->si_status & 0xff) << 8 : si->si_status;
+    for (size_t i = 0; i < INIT_CHILDREN_MAX; i++) {
+        if (in->child[i] == si->si_pid) {
+            in->child[i] = 0;
+            struct initmsg_report r = {.type = INITMSG_EXITED,
+                                       .pid = (uint32_t)si->si_pid,
+                                       .status = status,
+                                       .mono_ns = clock_mono_ns()};
+            init_report(&r, NULL, 0);
+            return;
+        }
+    }
+}
+
 static void init_reap(struct init *in) {
     struct signalfd_siginfo info;
     /* A SIGCHLD that somebody sent (si_code <= 0) and no child caused: a command may do that as
@@ -109,23 +125,14 @@ static void init_reap(struct init *in) {
         const struct timespec pause = {.tv_nsec = 1000000};
         (void)nanosleep(&pause, NULL);
     }
+    /* First told, then reaped: giving a process back takes longer than telling of it. */
     for (;;) {
-        int status = 0;
-        pid_t pid = waitpid(-1, &status, WNOHANG);
-        if (pid <= 0) {
+        siginfo_t si = {0};
+        if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) != 0 || si.si_pid == 0) {
             return;
         }
-        for (size_t i = 0; i < INIT_CHILDREN_MAX; i++) {
-            if (in->child[i] == pid) {
-                in->child[i] = 0;
-                struct initmsg_report r = {.type = INITMSG_EXITED,
-                                           .pid = (uint32_t)pid,
-                                           .status = status,
-                                           .mono_ns = clock_mono_ns()};
-                init_report(&r, NULL, 0);
-                break;
-            }
-        }
+        init_tell(in, &si);
+        (void)waitpid(si.si_pid, NULL, WNOHANG);
     }
 }
 

@@ -316,9 +316,10 @@ static void session_close_jail(struct session *s, uint64_t id) {
 }
 
 /* The requests that exist, and what may come when: HELLO once and first, then the rest. */
-static int session_request(struct session *s, size_t size, int *fds, size_t nfds, struct err *err) {
-    const struct wire_head *head = (const struct wire_head *)(const void *)s->packet;
-    if (wire_check_request(s->packet, size, nfds, err) != 0) {
+static int session_request(struct session *s, const char *packet, size_t size, int *fds,
+                           size_t nfds, struct err *err) {
+    const struct wire_head *head = (const struct wire_head *)(const void *)packet;
+    if (wire_check_request(packet, size, nfds, err) != 0) {
         return -1;
     }
     if (!s->greeted && head->type != WIRE_HELLO) {
@@ -328,11 +329,11 @@ static int session_request(struct session *s, size_t size, int *fds, size_t nfds
     case WIRE_HELLO:
         return session_hello(s, err);
     case WIRE_OPEN:
-        return session_open(s, (const struct wire_open *)(const void *)s->packet, err);
+        return session_open(s, (const struct wire_open *)(const void *)packet, err);
     case WIRE_EXEC:
-        return session_exec(s, (const struct wire_exec *)(const void *)s->packet, fds, nfds, err);
+        return session_exec(s, (const struct wire_exec *)(const void *)packet, fds, nfds, err);
     case WIRE_KILL:
-        session_kill(s, (const struct wire_kill *)(const void *)s->packet);
+        session_kill(s, (const struct wire_kill *)(const void *)packet);
         return 0;
     case WIRE_CLOSE:
         session_close_jail(s, head->jail);
@@ -340,6 +341,25 @@ static int session_request(struct session *s, size_t size, int *fds, size_t nfds
     default:
         return err_set(err, ERR_PROTOCOL, 0, "an unknown request");
     }
+}
+
+/* One datagram: a packet, or an OPEN with its first EXEC behind it. Descriptors belong to the last.
+ */
+static int session_datagram(struct session *s, size_t size, int *fds, size_t nfds,
+                            struct err *err) {
+    const struct wire_head *head = (const struct wire_head *)(const void *)s->packet;
+    size_t first = sizeof(struct wire_open);
+    if (size <= first || head->type != WIRE_OPEN || head->size != first) {
+        return session_request(s, s->packet, size, fds, nfds, err);
+    }
+    if (session_request(s, s->packet, first, fds, 0, err) != 0) {
+        return -1;
+    }
+    if (s->closing) {
+        session_fds_close(fds, nfds);
+        return 0;
+    }
+    return session_request(s, s->packet + first, size - first, fds, nfds, err);
 }
 
 /* 1 = one request was served, 0 = nothing more to read or the connection is over. */
@@ -355,7 +375,7 @@ static int session_read(struct session *s) {
         session_close(s, n == 0 ? "" : err.text);
         return 0;
     }
-    if (session_request(s, (size_t)n, fds, nfds, &err) != 0) {
+    if (session_datagram(s, (size_t)n, fds, nfds, &err) != 0) {
         session_fds_close(fds, nfds);
         session_close(s, err.text);
         return 0;

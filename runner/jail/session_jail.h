@@ -47,7 +47,8 @@ struct session {
     struct loop_defer defer;
     struct session_out out;
     struct session_jail *jails;
-    _Alignas(8) char packet[sizeof(struct wire_exec) + WIRE_SPEC_INLINE_MAX];
+    _Alignas(
+        8) char packet[sizeof(struct wire_open) + sizeof(struct wire_exec) + WIRE_SPEC_INLINE_MAX];
 };
 
 /* Sends a packet, or queues it; a broken connection closes the session. */

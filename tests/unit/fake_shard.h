@@ -25,7 +25,8 @@ struct fake_shard {
     char dir[64];
     uint64_t packet[(WIRE_PACKET_MAX + 7) / 8]; /* the last one that came */
     size_t size;
-    int fds[FD_PASS_MAX]; /* of it; owned */
+    size_t rest, rest_fds; /* of a second packet in the same datagram */
+    int fds[FD_PASS_MAX];  /* of it; owned */
     size_t fd_count;
 };
 
@@ -83,13 +84,37 @@ static inline void fake_accept(struct fake_shard *f) {
     assert_true(f->fd >= 0);
 }
 
+/* OPEN and EXEC in one datagram are told one after the other; the descriptors are of the second. */
+static inline void fake_split(struct fake_shard *f) {
+    const struct wire_head *head = (const struct wire_head *)(const void *)f->packet;
+    if (f->size > sizeof(struct wire_open) && head->type == WIRE_OPEN) {
+        f->rest = f->size - sizeof(struct wire_open);
+        f->rest_fds = f->fd_count;
+        f->size = sizeof(struct wire_open);
+        f->fd_count = 0;
+    }
+}
+
+static inline int fake_rest(struct fake_shard *f) {
+    if (f->rest == 0)
+        return 0;
+    memmove(f->packet, (const char *)f->packet + sizeof(struct wire_open), f->rest);
+    f->size = f->rest;
+    f->fd_count = f->rest_fds;
+    f->rest = 0;
+    return 1;
+}
+
 /* Is there no packet from the server? */
 static inline int fake_quiet(struct fake_shard *f) {
     fake_turn(f);
     struct err err = {0};
+    if (fake_rest(f))
+        return 0;
     fake_forget_fds(f);
     ssize_t n = fd_recv(f->fd, f->packet, sizeof(f->packet), f->fds, &f->fd_count, NULL, &err);
     f->size = n > 0 ? (size_t)n : 0;
+    fake_split(f);
     return n < 0;
 }
 
