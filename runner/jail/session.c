@@ -13,6 +13,7 @@
 #include "session_jail.h"
 #include "str.h"
 
+#define SESSION_STATE_NS (100 * CLOCK_NS_PER_MS)
 #define SESSION_ROUND 64 /* requests in a row before other events get their turn */
 
 static void session_event(void *arg, uint32_t events);
@@ -49,6 +50,7 @@ static void session_close(struct session *s, const char *why) {
         return;
     }
     s->closing = true;
+    loop_timer_stop(s->cfg.loop, &s->state_timer);
     loop_del(s->cfg.loop, &s->src);
     fd_close(&s->sock);
     for (struct session_jail **p = &s->jails; *p != NULL;) {
@@ -157,7 +159,7 @@ static int session_hello(struct session *s, struct err *err) {
     memset(&ready, 0, sizeof ready);
     wire_head_init(&ready.head, WIRE_READY, sizeof ready, 0, 0);
     session_send(s, &ready, sizeof ready);
-    session_state_changed(s);
+    session_state_changed(s, true);
     return 0;
 }
 
@@ -401,6 +403,8 @@ static void session_event(void *arg, uint32_t events) {
 
 static void session_state_send(struct session *s) {
     struct pool_stats stats;
+    s->state_sent_ns = clock_mono_ns();
+    loop_timer_stop(s->cfg.loop, &s->state_timer);
     struct wire_state msg;
     memset(&msg, 0, sizeof msg);
     wire_head_init(&msg.head, WIRE_STATE, sizeof msg, 0, 0);
@@ -413,10 +417,24 @@ static void session_state_send(struct session *s) {
     session_send(s, &msg, sizeof msg);
 }
 
-void session_state_changed(struct session *s) {
-    if (s->greeted && !s->closing) {
-        s->state_dirty = true;
-        loop_defer(s->cfg.loop, &s->defer, session_deferred, s);
+static void session_state_due(void *arg) {
+    struct session *s = arg;
+    s->state_dirty = true;
+    loop_defer(s->cfg.loop, &s->defer, session_deferred, s);
+}
+
+/* At once when it is about health, else not more often than people look: each packet wakes the
+ * server up, and the counts change with every jail. */
+void session_state_changed(struct session *s, bool urgent) {
+    uint64_t now = clock_mono_ns();
+    if (!s->greeted || s->closing) {
+        return;
+    }
+    if (urgent || now >= s->state_sent_ns + SESSION_STATE_NS) {
+        session_state_due(s);
+    } else if (s->state_timer.slot == 0) {
+        (void)loop_timer_at(s->cfg.loop, &s->state_timer, s->state_sent_ns + SESSION_STATE_NS,
+                            session_state_due, s, NULL);
     }
 }
 

@@ -3,6 +3,7 @@
  * order ends the connection, and with the connection every jail that it opened. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "err.h"
@@ -31,7 +32,8 @@ struct session_config {
 struct session *session_new(int sock, const struct session_config *cfg, struct err *err);
 /* The pool can make jails again: serves those who wait. */
 void session_room(struct session *s);
-/* The pool's counts or health changed: tells the server. */
-void session_state_changed(struct session *s);
+/* The pool's counts changed, or its health (urgent): tells the server, counts at most every 100 ms.
+ */
+void session_state_changed(struct session *s, bool urgent);
 /* Ends the connection and kills its jails, as if the server had closed it. */
 void session_end(struct session *s);

@@ -42,6 +42,8 @@ struct session {
     bool greeted;
     bool closing;
     bool state_dirty, room;
+    uint64_t state_sent_ns;
+    struct loop_timer state_timer;
     struct session_jail *wait_first, *wait_last;
     bool writing; /* waits for EPOLLOUT */
     struct loop_defer defer;

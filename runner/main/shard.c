@@ -51,7 +51,8 @@ static void shard_changed(void *arg) {
     struct shard *s = arg;
     struct pool_stats stats;
     pool_stats(s->pool, &stats);
-    if (strcmp(stats.health, s->health) != 0) {
+    bool urgent = strcmp(stats.health, s->health) != 0;
+    if (urgent) {
         struct log_line l;
         (void)snprintf(s->health, sizeof s->health, "%s", stats.health);
         log_begin(&l, s->cfg->log, *s->health ? LOG_ERROR : LOG_INFO, "pool.health");
@@ -60,7 +61,7 @@ static void shard_changed(void *arg) {
         log_end(&l);
     }
     if (s->session != NULL) {
-        session_state_changed(s->session);
+        session_state_changed(s->session, urgent);
     }
 }
 
