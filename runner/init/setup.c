@@ -185,10 +185,13 @@ static int setup_rlimit(int what, rlim_t soft, rlim_t hard) {
     return setrlimit(what, &lim);
 }
 
-/* Hard limits are the widest that an execution may ask for; each execution sets its own. Never
- * RLIMIT_AS (breaks JVM, Go and Node) and never RLIMIT_NPROC (the pids cgroup does that). */
+/* No core dumps: a limit of 0 writes no file. Where the host pipes them to a program (core_pattern
+ * that begins with '|'), that program is started by the host's root whatever the limit is, unless
+ * it is 1. Hard limits are the widest that an execution may ask for; each execution sets its own.
+ * Never RLIMIT_AS (breaks JVM, Go and Node) and never RLIMIT_NPROC (the pids cgroup does that). */
 static int setup_rlimits(struct setup *s) {
-    if (setup_rlimit(RLIMIT_CORE, 0, 0) != 0 || setup_rlimit(RLIMIT_MEMLOCK, 65536, 65536) != 0 ||
+    if (setup_rlimit(RLIMIT_CORE, s->wish->core_bytes, s->wish->core_bytes) != 0 ||
+        setup_rlimit(RLIMIT_MEMLOCK, 65536, 65536) != 0 ||
         setup_rlimit(RLIMIT_MSGQUEUE, 819200, 819200) != 0 ||
         setup_rlimit(RLIMIT_SIGPENDING, 4096, 4096) != 0 || setup_rlimit(RLIMIT_NICE, 0, 0) != 0 ||
         setup_rlimit(RLIMIT_RTPRIO, 0, 0) != 0) {

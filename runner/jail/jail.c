@@ -276,6 +276,15 @@ static void jail_control(void *arg, uint32_t events) {
     }
 }
 
+uint32_t jail_core_limit(void) {
+    struct buf pattern;
+    buf_init(&pattern, 4096);
+    bool piped = fd_read_file(AT_FDCWD, "/proc/sys/kernel/core_pattern", &pattern, NULL) == 0 &&
+                 pattern.len > 0 && pattern.data[0] == '|';
+    buf_done(&pattern);
+    return piped ? 1 : 0;
+}
+
 static int jail_send_setup(struct jail *j, const struct jail_plan *plan, struct err *err) {
     _Alignas(8) char packet[sizeof(struct initmsg_setup) + INITMSG_BPF_MAX];
     struct initmsg_setup *msg = (struct initmsg_setup *)(void *)packet;
@@ -292,6 +301,7 @@ static int jail_send_setup(struct jail *j, const struct jail_plan *plan, struct 
         .file_bytes = plan->ceiling.v[LIMIT_FILE_BYTES],
         .stack_bytes = plan->ceiling.v[LIMIT_STACK_BYTES],
         .bpf_bytes = (uint32_t)bpf,
+        .core_bytes = j->host->core_bytes,
     };
     memcpy(packet + sizeof *msg, plan->bpf->insns, bpf);
     return fd_send(j->control, packet, sizeof *msg + bpf, NULL, 0, err);

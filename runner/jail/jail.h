@@ -30,10 +30,11 @@ enum jail_state { JAIL_BUILDING, JAIL_READY, JAIL_BUSY, JAIL_DYING };
 struct jail_host {
     struct loop *loop;
     struct cgroup_host *cgroups;
-    int init_fd;     /* sealed memfd of pinfold-init */
-    int home_ns;     /* the runner's own mount namespace */
-    unsigned cpus;   /* online processors */
-    uint64_t serial; /* names of cgroups: counts up, never reused within a life */
+    int init_fd;         /* sealed memfd of pinfold-init */
+    int home_ns;         /* the runner's own mount namespace */
+    unsigned cpus;       /* online processors */
+    uint32_t core_bytes; /* jail_core_limit() */
+    uint64_t serial;     /* names of cgroups: counts up, never reused within a life */
 };
 
 /* What one jail is made of. */
@@ -49,6 +50,10 @@ struct jail_plan {
 };
 
 struct jail;
+
+/* The RLIMIT_CORE that keeps this host from dumping core: 1 where core_pattern names a program,
+ * else 0. */
+uint32_t jail_core_limit(void);
 
 /* Called from the loop. `ready` when a child waits to exec and none did before; `ended` once per
  * execution; `gone` once, last. `failed` comes when set-up or process 1 broke; the jail is DYING

@@ -152,6 +152,7 @@ static int selftest_jail(const struct selftest_config *cfg, const struct rootfs 
                              .cgroups = cfg->cgroups,
                              .init_fd = cfg->init_fd,
                              .home_ns = cfg->home_ns,
+                             .core_bytes = jail_core_limit(),
                              .cpus = cpus > 0 ? (unsigned)cpus : 1};
     const struct jail_plan plan = {
         .template_ns = root->mnt_ns,
@@ -230,12 +231,12 @@ int selftest_run(const struct selftest_config *cfg, struct selftest_result *out,
         struct wire_end end;
         struct err why;
         char text[256] = "";
-        bool ok = selftest_jail(cfg, &root, c, &end, &why) == 0;
-        if (!ok) {
-            (void)snprintf(text, sizeof text, "%.250s", why.text);
-        } else {
-            ok = selftest_holds(c, &end, text, sizeof text);
+        if (selftest_jail(cfg, &root, c, &end, &why) != 0) {
+            selftest_note(&out->item[out->count++], c, v2, why.text);
+            rc = err_set(err, ERR_STATE, 0, "no jail can be made on this host: %.300s", why.text);
+            break; /* what could not be made proves nothing, this time or the next */
         }
+        bool ok = selftest_holds(c, &end, text, sizeof text);
         selftest_note(&out->item[out->count++], c, v2, ok ? NULL : text);
         if (!ok && rc == 0) {
             rc = err_set(err, ERR_STATE, 0, "%s cannot be enforced on this host: %s; %s", c->name,

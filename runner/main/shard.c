@@ -201,6 +201,7 @@ static int shard_start(struct shard *s, struct err *err) {
                                  .cgroups = &s->cgroups,
                                  .init_fd = cfg->init_fd,
                                  .home_ns = cfg->home_ns,
+                                 .core_bytes = jail_core_limit(),
                                  .cpus = cpus > 0 ? (unsigned)cpus : 1};
     const struct pool_config pool = {
         .host = &s->host,

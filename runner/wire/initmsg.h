@@ -50,8 +50,8 @@ struct initmsg_setup {
     uint64_t open_files; /* hard limits that later executions may lower */
     uint64_t file_bytes;
     uint64_t stack_bytes;
-    uint32_t bpf_bytes; /* the seccomp program follows */
-    uint32_t reserved;
+    uint32_t bpf_bytes;  /* the seccomp program follows */
+    uint32_t core_bytes; /* RLIMIT_CORE: 0, or 1 where core dumps go to a program (setup.c) */
 };
 
 struct initmsg_fork {
