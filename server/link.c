@@ -102,11 +102,8 @@ void link_drop(struct link *l, const struct err *why) {
 static int link_on_welcome(struct link *l, const void *packet, struct err *err) {
     l->welcome = *(const struct wire_welcome *)packet;
     uint32_t slots = l->welcome.slots;
-    if (slots == 0 || slots > LINK_SLOTS_MAX)
+    if (slots > LINK_SLOTS_MAX)
         return err_set(err, ERR_PROTOCOL, 0, "%s announced %u slots", l->name, slots);
-    if (l->welcome.policies > 1024 || l->welcome.capabilities > 1024)
-        return err_set(err, ERR_PROTOCOL, 0, "%s announced too many policies or capabilities",
-                       l->name);
     l->jails = calloc(slots, sizeof(*l->jails));
     l->free_list = calloc(slots, sizeof(*l->free_list));
     l->policies = calloc(l->welcome.policies + 1, sizeof(*l->policies));
@@ -180,13 +177,24 @@ static int link_on_failed(struct link *l, const void *packet, struct err *err) {
     return 0;
 }
 
+/* It went before we told it to: there is nothing to close any more. */
+static void link_closing_remove(struct link *l, struct link_jail *j) {
+    struct link_jail **at = &l->closing;
+    while (*at != j)
+        at = &(*at)->next_closing;
+    *at = j->next_closing;
+    j->closing = false;
+}
+
 static int link_on_closed(struct link *l, const void *packet, struct err *err) {
     const struct wire_closed *closed = packet;
     struct link_jail *j = link_find(l, closed->head.jail, err);
     if (j == NULL)
         return -1;
-    if (j->owner != NULL || j->closing)
+    if (j->owner != NULL)
         return err_set(err, ERR_PROTOCOL, 0, "%s closed a jail that is in use", l->name);
+    if (j->closing)
+        link_closing_remove(l, j);
     j->id = 0;
     l->free_list[l->free_count++] = (uint32_t)(j - l->jails);
     l->in_use--;
@@ -357,7 +365,7 @@ int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err) {
     if (extra > 0)
         item.parts[item.part_count++] =
             (struct iovec){.iov_base = (void *)(uintptr_t)x->spec, .iov_len = extra};
-    return link_send(j->link, &item, 1, err);
+    return link_send(j->link, &item, err);
 }
 
 static void link_send_small(struct link *l, void *packet, size_t size) {
@@ -366,7 +374,7 @@ static void link_send_small(struct link *l, void *packet, size_t size) {
     struct err err;
     err_clear(&err);
     /* A KILL or CLOSE that cannot be kept would leave a jail running for ever. */
-    if (link_send(l, &item, 1, &err) < 0)
+    if (link_send(l, &item, &err) < 0)
         link_send_fail(l, &err);
 }
 

@@ -78,7 +78,7 @@ struct link {
     uint64_t *packet; /* WIRE_PACKET_MAX bytes, aligned */
 };
 
-/* Half of nothing: fills in the struct. */
+/* Fills in the struct: no connection yet. */
 void link_init(struct link *l, const char *name, struct loop *loop, struct log *log,
                const struct link_watch *watch);
 /* Ends the connection without telling anybody, frees everything. */
@@ -95,8 +95,8 @@ bool link_has_room(const struct link *l);
 /* The policy as this shard knows it, or NULL. */
 const struct link_policy *link_policy(const struct link *l, const char *name);
 
-/* Reserves a jail; sends nothing yet. `open` is completed (head) and kept in the packet that
- * link_exec() sends first. NULL when there is no room. */
+/* Reserves a jail; sends nothing yet: its OPEN goes with the first link_exec(). NULL when there is
+ * no room. */
 struct link_jail *link_open_jail(struct link *l, const struct link_jail_ops *ops, void *owner);
 
 struct link_exec {

@@ -9,8 +9,6 @@
 
 #include "fd.h"
 
-#define LINK_SEND_BATCH 2
-
 struct link_packet {
     struct link_packet *next;
     size_t fd_count;
@@ -106,39 +104,23 @@ static void link_send_attach(struct msghdr *msg, union link_send_control *contro
     memcpy(CMSG_DATA(c), fds, count * sizeof(int));
 }
 
-int link_send(struct link *l, const struct link_send_item *items, size_t count, struct err *err) {
-    struct mmsghdr msgs[LINK_SEND_BATCH] = {0};
-    union link_send_control control[LINK_SEND_BATCH];
-    struct link_send_item copy[LINK_SEND_BATCH];
-    size_t sent = 0;
+int link_send(struct link *l, struct link_send_item *item, struct err *err) {
     if (l->fail.pending)
         return 0; /* the connection is dead; its end is about to be told */
-    for (size_t i = 0; i < count; i++) {
-        copy[i] = items[i];
-        msgs[i].msg_hdr.msg_iov = copy[i].parts;
-        msgs[i].msg_hdr.msg_iovlen = copy[i].part_count;
-        link_send_attach(&msgs[i].msg_hdr, &control[i], copy[i].fds, copy[i].fd_count);
-    }
-    if (l->out_first == NULL) {
-        int n;
-        do
-            n = sendmmsg(l->fd, msgs, (unsigned)count, MSG_NOSIGNAL | MSG_DONTWAIT);
-        while (n < 0 && errno == EINTR);
-        if (n < 0 && errno != EAGAIN && errno != ENOBUFS && errno != ETOOMANYREFS) {
-            link_send_fail_errno(l);
-            return 0;
-        }
-        sent = n > 0 ? (size_t)n : 0;
-    }
-    for (size_t i = sent; i < count; i++) {
-        if (link_send_keep(l, &items[i], err) == 0)
-            continue;
-        /* Half of a pair is out: the shard waits for the other half, so this one must not go on. */
-        if (i == 0)
-            return -1;
-        link_send_fail_errno(l);
+    if (l->out_first != NULL)
+        return link_send_keep(l, item, err);
+    union link_send_control control;
+    struct msghdr msg = {.msg_iov = item->parts, .msg_iovlen = item->part_count};
+    link_send_attach(&msg, &control, item->fds, item->fd_count);
+    ssize_t n;
+    do
+        n = sendmsg(l->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n >= 0)
         return 0;
-    }
+    if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS)
+        return link_send_keep(l, item, err);
+    link_send_fail_errno(l);
     return 0;
 }
 

@@ -14,9 +14,8 @@ struct link_send_item {
     size_t fd_count;
 };
 
-/* Sends up to two datagrams in one system call. -1 only when memory is short for what has to wait.
- */
-int link_send(struct link *l, const struct link_send_item *items, size_t count, struct err *err);
+/* Sends one datagram. -1 only when memory or descriptors are short for what has to wait. */
+int link_send(struct link *l, struct link_send_item *item, struct err *err);
 /* The socket is writable: sends what waits. */
 void link_send_flush(struct link *l);
 /* Forgets what waits. */

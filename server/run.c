@@ -37,9 +37,9 @@ static int run_init_steps(struct run *run, const struct run_request *req,
     run->steps = calloc(req->step_count, sizeof(*run->steps));
     if (run->steps == NULL)
         return -1;
-    run->step_count = req->step_count;
-    for (size_t i = 0; i < run->step_count; i++) {
+    for (size_t i = 0; i < req->step_count; i++) {
         struct run_step *step = &run->steps[i];
+        run->step_count = i + 1; /* run_free() goes no further */
         run_stream_clear(&step->out);
         run_stream_clear(&step->err);
         step->name = strdup(req->steps[i].name);
@@ -344,6 +344,8 @@ void run_settle(struct run *run) {
         run_arm_drain(run);
         return;
     }
+    if (run_io_behind(run))
+        return;
     run_step_over(run);
 }
 
@@ -397,8 +399,7 @@ static void run_on_failed(void *owner, const struct wire_failed *failed) {
     struct step_end end;
     struct err err;
     run->jail = NULL;
-    err_set(&err, ERR_STATE, failed->code, "the jail could not be made (%s): %s", failed->stage,
-            failed->text);
+    err_set(&err, ERR_STATE, failed->code, "the jail failed (%s): %s", failed->stage, failed->text);
     runs_log(run->runs, run, &err);
     if (run->phase == RUN_COLLECT) {
         run_collect_lost(run, "internal");

@@ -53,6 +53,7 @@ struct run_step {
     bool ended;       /* END has come; the pipes may still hold something */
     bool over_output; /* it was asked to end for that */
     bool has_usage;
+    uint64_t behind_until_ns; /* how long its end waits for followers; 0 = it did not yet */
     struct limits_effective limits;
     struct run_stream out, err;
     struct step_end end;
@@ -152,6 +153,9 @@ void run_io_end(struct run_stream *s);
 bool run_io_drain(struct run_stream *s);
 /* A follower has read on, or none is left: paused pipes may go on. */
 void run_io_resume(struct run *run);
+/* The pipes are empty. Has a follower that makes progress still to read what capture_finish() would
+ * drop? Then the step waits for it, a few seconds at most, and run_settle() is called again. */
+bool run_io_behind(struct run *run);
 
 /* run_exec.c: what goes to the runner. */
 int run_exec_step(struct run *run, size_t index, const struct wire_open *open, struct err *err);

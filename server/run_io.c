@@ -16,6 +16,7 @@
 #define RUN_IO_PIPE_FULL ((size_t)64 * 1024)
 /* A follower whose socket has taken nothing for so long is not waited for any more. */
 #define RUN_IO_STALL_MS 250u
+#define RUN_IO_BEHIND_MS 5000u
 #define RUN_IO_READS 16
 
 static void run_io_event(void *arg, uint32_t events);
@@ -177,6 +178,35 @@ void run_io_resume(struct run *run) {
         return;
     run_io_resume_stream(&run->steps[run->current].out);
     run_io_resume_stream(&run->steps[run->current].err);
+    if (run->steps[run->current].behind_until_ns != 0)
+        run_settle(run);
+}
+
+static bool run_io_unread(const struct run *run, const struct run_watcher *w,
+                          const struct run_stream *s, uint64_t cap) {
+    uint64_t seen = w->step == run->current ? w->offset[s->type == EVENTS_STDERR ? 1 : 0] : 0;
+    return s->capture.total > cap && seen < s->capture.total;
+}
+
+bool run_io_behind(struct run *run) {
+    struct run_step *step = &run->steps[run->current];
+    uint64_t cap = step->limits.values.v[LIMIT_OUTPUT_BYTES];
+    uint64_t now = clock_mono_ns();
+    bool behind = false;
+    for (const struct run_watcher *w = run->watchers; w != NULL && !behind; w = w->next) {
+        behind = w->follows && now / CLOCK_NS_PER_MS <= w->progress_ms + RUN_IO_STALL_MS &&
+                 (run_io_unread(run, w, &step->out, cap) || run_io_unread(run, w, &step->err, cap));
+    }
+    if (!behind)
+        return false;
+    if (step->behind_until_ns == 0)
+        step->behind_until_ns = now + RUN_IO_BEHIND_MS * CLOCK_NS_PER_MS;
+    if (now >= step->behind_until_ns)
+        return false;
+    if (run->resume.slot == 0)
+        loop_timer_at(run->runs->loop, &run->resume, now + (RUN_IO_STALL_MS + 1) * CLOCK_NS_PER_MS,
+                      run_io_resume_timer, run, NULL);
+    return true;
 }
 
 /* Reading. */

@@ -20,6 +20,7 @@
 #include "scratch.h"
 #include "setup.h"
 
+#define INIT_SIGNALS 64
 #define INIT_CHILDREN_MAX 256
 
 /* What process 1 knows: which of its children are executions. Everything else that dies here is an
@@ -77,12 +78,18 @@ static void init_fork(struct init *in, size_t size, int sock) {
     if (i == INIT_CHILDREN_MAX) {
         init_fail("fork", EAGAIN);
     }
+    if (in->sealed) {
+        setup_before_fork();
+    }
     pid_t pid = fork();
     if (pid < 0) {
         init_fail("fork", errno);
     }
     if (pid == 0) {
         child_main(sock, in->signals);
+    }
+    if (in->sealed) {
+        setup_after_fork();
     }
     (void)close(sock);
     in->child[i] = pid;
@@ -171,9 +178,11 @@ static void init_command(struct init *in) {
  * ignored SIGPIPE breaks pipelines. SIGCHLD is blocked here for the signalfd; child_main() opens
  * it. */
 static void init_signals(struct init *in) {
-    struct sigaction act = {.sa_handler = SIG_DFL};
-    for (int sig = 1; sig < NSIG; sig++) {
-        (void)sigaction(sig, &act, NULL); /* SIGKILL, SIGSTOP and libc's own refuse */
+    /* The kernel's own call and struct (all zero is SIG_DFL): libc keeps three signals to itself
+     * and would leave them as they came. SIGKILL and SIGSTOP refuse. */
+    const uint64_t act[4] = {0, 0, 0, 0};
+    for (int sig = 1; sig <= INIT_SIGNALS; sig++) {
+        (void)syscall(SYS_rt_sigaction, sig, act, NULL, sizeof(uint64_t));
     }
     sigset_t mask;
     sigemptyset(&mask);

@@ -6,12 +6,11 @@
  * because only a process with a capability can make itself a cgroup namespace. After SEAL process 1
  * has no capability, an id of its own (2), cannot be traced, and only forks, reaps and reports.
  *
- * Its real and saved ids are 2, its effective ids 1000: a child may therefore become user 1000
- * without any capability, and from the moment of its fork no command, which may signal whatever has
- * its own id as real or saved id, can touch it or process 1. Besides, process 1 of a pid namespace
- * that installs no handler. When its control socket ends it exits, and the kernel ends the whole
- * jail.
- */
+ * Its real and effective ids are 2, its saved ids 1000: a child may therefore become user 1000
+ * without any capability. No command may signal the child that waits for its turn
+ * (setup_before_fork()), and nothing can end process 1 from inside: it is process 1 of its pid
+ * namespace and installs no handler. When its control socket ends it exits, and the kernel ends the
+ * whole jail. */
 #pragma once
 
 #include <stdint.h>

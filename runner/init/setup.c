@@ -145,7 +145,8 @@ static int setup_writable(struct setup *s) {
     return 0;
 }
 
-/* hidepid=invisible: processes of another user, which is process 1 alone, are not even listed. */
+/* hidepid=invisible: processes of another user, which are process 1 and the one that waits for the
+ * next step, are not even listed. */
 static int setup_proc(struct setup *s) {
     (void)s;
     return mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2");
@@ -160,8 +161,14 @@ static int setup_devpts(struct setup *s) {
 /* What /proc says of the host to any user who asks. Files that only the host's root may open need
  * no mask: user 0 of the host does not exist here. A name that this kernel lacks is skipped. */
 static const char *const setup_masks[] = {
-    "/proc/cmdline",    "/proc/modules", "/proc/partitions", "/proc/diskstats",
-    "/proc/interrupts", "/proc/keys",    "/proc/key-users",
+    "/proc/cmdline",
+    "/proc/modules",
+    "/proc/partitions",
+    "/proc/diskstats",
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/interrupts",
+    "/proc/keys",
+    "/proc/key-users",
 };
 
 static int setup_masked(struct setup *s) {
@@ -316,7 +323,9 @@ void setup_run(struct setup *s) {
     }
 }
 
-int setup_drop_caps(void) {
+/* Empties the effective, permitted and inheritable sets of the calling process and checks that they
+ * are empty. */
+static int setup_drop_caps(void) {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
     struct __user_cap_data_struct data[2] = {{0}, {0}};
     if (syscall(SYS_capset, &head, data) != 0) {
@@ -343,8 +352,8 @@ void setup_seal(int first) {
         init_fail("seal cgroup namespace", errno);
     }
     (void)close(ns);
-    if (setresgid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0 ||
-        setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0) {
+    if (setresgid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0 ||
+        setresuid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0) {
         init_fail("seal ids", errno);
     }
     if (setup_drop_caps() != 0) {
@@ -352,6 +361,19 @@ void setup_seal(int first) {
     }
     if (setup_undumpable(NULL) != 0) {
         init_fail("seal undumpable", errno);
+    }
+}
+
+void setup_before_fork(void) {
+    if (setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0) {
+        init_fail("fork ids", errno);
+    }
+}
+
+void setup_after_fork(void) {
+    if (setresuid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0 ||
+        setup_undumpable(NULL) != 0) {
+        init_fail("fork ids", errno);
     }
 }
 

@@ -22,6 +22,13 @@ void setup_run(struct setup *s);
  * user INITMSG_UID_INIT, empties every capability set. Does not return on failure. */
 void setup_seal(int first);
 
+/* Around every fork after SEAL. A child is born with the ids that nobody inside may signal (real
+ * and saved 2); process 1 itself, which nobody can end anyway, goes back to an effective id of 2,
+ * so that nobody may change how it is scheduled either. Ids that change make the kernel forget the
+ * death signal: it is asked for again. */
+void setup_before_fork(void);
+void setup_after_fork(void);
+
 /* The same for a child that is going to wait: no capability any more, and halfway to the jail's
  * user. Its real and saved ids stay those of process 1, so that a command, which may signal
  * whatever has its own id as real or saved id, can neither see nor kill the process of the next
@@ -30,7 +37,3 @@ int setup_halfway_user(const char **stage);
 
 /* The other half, right before the command: the jail's user for good. 0, or -1 with errno. */
 int setup_become_user(void);
-
-/* Empties the effective, permitted and inheritable sets of the calling process and checks that they
- * are empty. 0, or -1 with errno. */
-int setup_drop_caps(void);

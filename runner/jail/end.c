@@ -11,6 +11,7 @@
 /* The kernel charges in batches per processor: a group that met its limit may show a little less.
  */
 #define END_MEMORY_SLACK (1u << 20)
+#define END_BLOCK 4096u
 
 static bool end_touched(uint64_t peak, uint64_t limit) {
     return peak + END_MEMORY_SLACK >= limit;
@@ -31,6 +32,19 @@ static void end_call(const struct end_facts *f, struct wire_end *end) {
     end->syscall_arch = f->syscall_arch;
 }
 
+/* A writable file system is full when either of its limits is met: which one is the nearer? In
+ * blocks, so that the products fit into 64 bits. */
+static void end_disk(const struct end_facts *f, struct wire_end *end) {
+    const uint64_t *v = f->limits.v;
+    uint64_t inodes = f->inodes * (v[LIMIT_DISK_BYTES] / END_BLOCK);
+    uint64_t bytes = f->disk_bytes / END_BLOCK * v[LIMIT_INODES];
+    if (inodes > bytes) {
+        end_limit(end, v[LIMIT_INODES], f->inodes);
+    } else {
+        end_limit(end, v[LIMIT_DISK_BYTES], f->disk_bytes);
+    }
+}
+
 static void end_cap(const struct end_facts *f, struct wire_end *end, enum cause cause) {
     const uint64_t *v = f->limits.v;
     end->cause = cause;
@@ -42,10 +56,10 @@ static void end_cap(const struct end_facts *f, struct wire_end *end, enum cause 
         end_limit(end, v[LIMIT_CPU_MS], f->cpu_ns / CLOCK_NS_PER_MS);
         break;
     case CAUSE_PIDS:
-        end_limit(end, v[LIMIT_PIDS], f->pids_refused);
+        end_limit(end, v[LIMIT_PIDS], v[LIMIT_PIDS]); /* it was met; more is not possible */
         break;
     case CAUSE_DISK:
-        end_limit(end, v[LIMIT_DISK_BYTES], f->disk_bytes);
+        end_disk(f, end);
         break;
     case CAUSE_SYSCALL:
         end_call(f, end);

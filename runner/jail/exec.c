@@ -180,6 +180,7 @@ static void exec_hear(struct exec *x) {
 static void exec_kill(struct exec *x) {
     struct err err;
     x->killed = true;
+    x->drain_deadline_ns = clock_mono_ns() + EXEC_EMPTY_NS; /* also when it drains already */
     if (cgroup_step_kill(x->jail->host->cgroups, &x->cgroup, &err) != 0) {
         jail_fail(x->jail, "kill", err.code, err.text);
     }
@@ -447,7 +448,6 @@ static void exec_drain(void *arg) {
         }
         (void)cgroup_step_count(x->jail->host->cgroups, &x->cgroup, &x->stragglers, NULL);
         exec_kill(x);
-        x->drain_deadline_ns = now + EXEC_EMPTY_NS;
     }
     (void)loop_timer_at(exec_loop(x), &x->drain_timer, now + EXEC_POLL_NS, exec_drain, x, NULL);
 }

@@ -78,7 +78,8 @@ int exec_start(struct exec *exec, const struct exec_request *request, struct err
 void exec_exited(struct exec *exec, int status, uint64_t mono_ns);
 
 /* The filter caught a call of another architecture by process `pid` (outside number): its number
- * and AUDIT_ARCH_…. The process gets a SIGSYS; here it is only noted. */
+ * and AUDIT_ARCH_…. The process gets a SIGSYS; here it is noted, and the execution is ended when
+ * that does not stop it. */
 void exec_filtered(struct exec *exec, pid_t pid, int nr, uint32_t arch);
 
 /* Ends it for a cause that is not its own. The first cause counts. */

@@ -386,8 +386,10 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
     jail_close(j);
     if (j->current != NULL) {
         (void)exec_remove(j->current, NULL);
+        cgroup_step_abandon(&j->current->cgroup);
     }
     (void)cgroup_jail_remove(host->cgroups, &j->cgroup, NULL);
+    cgroup_jail_abandon(&j->cgroup);
     jail_free(j);
     return NULL;
 }
@@ -464,6 +466,7 @@ static struct exec *jail_prepare(struct jail *j, struct err *err) {
     if (x != NULL && (exec_make_cgroup(x, err) != 0 || exec_connect(x, err) != 0)) {
         exec_close(x);
         (void)exec_remove(x, NULL);
+        cgroup_step_abandon(&x->cgroup);
         exec_free(x);
         return NULL;
     }

@@ -89,7 +89,15 @@ static int pool_slot(struct pool *p, unsigned *slot, struct err *err) {
     return err_set(err, ERR_LIMIT, EAGAIN, "every slot of this runner is taken");
 }
 
-/* A template follows its image: an import that replaced the image has another inode. */
+/* Nobody gets those that wait; pool_gone() gives their slots back. */
+static void pool_discard(struct pool_kind *k) {
+    while (k->count > 0) {
+        jail_kill(k->jail[--k->count]);
+    }
+}
+
+/* A template follows its image, and with it go the warm jails that were made of the one before: an
+ * image that was imported anew has another inode. */
 static int pool_template(struct pool *p, struct pool_kind *k, struct err *err) {
     struct stat st = {0};
     if (strcmp(k->image, ROOTFS_IMAGE_HOST) != 0) {
@@ -111,6 +119,7 @@ static int pool_template(struct pool *p, struct pool_kind *k, struct err *err) {
     if (rootfs_build(&cfg, &fresh, err) != 0) {
         return -1;
     }
+    pool_discard(k);
     rootfs_done(&k->root);
     k->root = fresh;
     k->image_ino = st.st_ino;
@@ -177,9 +186,7 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, bool backgrou
 }
 
 static void pool_forget(struct pool *p, struct pool_kind *k) {
-    while (k->count > 0) {
-        jail_kill(k->jail[--k->count]); /* pool_gone() gives the slot back */
-    }
+    pool_discard(k);
     rootfs_done(&k->root);
     *k = p->kind[--p->kinds];
     p->kind[p->kinds].count = 0;
@@ -268,6 +275,11 @@ static void pool_tick(void *arg) {
         return;
     }
     struct jail *jail = pool_make(p, k, !empty, &err);
+    if (jail == NULL && err.kind == ERR_INVALID && !k->keep) {
+        pool_forget(p, k); /* its image was removed: whoever asks for it is told */
+        pool_later(p, now);
+        return;
+    }
     if (jail == NULL) {
         if (err.kind != ERR_LIMIT) {
             pool_sick(p, err.text);
@@ -281,6 +293,15 @@ static void pool_tick(void *arg) {
 static void pool_ready(void *arg, struct jail *jail) {
     struct pool *p = arg;
     pool_settled(p, jail);
+    if (!jail_is_ready(jail)) {
+        /* Its first child died while it waited, and only with that one can it be given the limits
+         * of a run: nobody gets it. */
+        struct pool_kind *k = pool_kind_of(p, jail);
+        if (k != NULL) {
+            pool_drop(k, jail);
+        }
+        jail_kill(jail);
+    }
     p->health[0] = '\0';
     p->waiting_since_ns = 0;
     pool_changed(p);

@@ -118,7 +118,9 @@ static int main_init_program(struct runner *r, struct err *err) {
     char path[4096];
     char self[4096];
     if (r->opt.init != NULL) {
-        (void)str_copy(path, sizeof path, r->opt.init);
+        if (!str_copy(path, sizeof path, r->opt.init)) {
+            return err_set(err, ERR_INVALID, 0, "the path of pinfold-init is too long");
+        }
     } else {
         ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
         if (n <= 0) {

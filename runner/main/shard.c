@@ -89,7 +89,10 @@ static void shard_accept(void *arg, uint32_t events) {
         log_begin(&l, s->cfg->log, LOG_WARN, "server.refused");
         log_u64(&l, "shard", s->cfg->index);
         log_i64(&l, "uid", (int64_t)cred.uid);
-        log_str(&l, "why", known ? "another server is connected" : "not the server's user");
+        log_str(&l, "why",
+                !known        ? "not the server's user"
+                : s->stopping ? "stopping"
+                              : "another server is connected");
         log_end(&l);
         fd_close(&sock);
         return;

@@ -9,9 +9,10 @@
  *                                         init: EXITED(pid, status) for each child that it forked
  * A child's socket (descriptor 3 of the child, closed by exec):
  *                                         child: HELLO; the kernel adds its process id for us
- *   runner: GO, once it sits in its cgroup child: READY; from now on it is the jail's user
- *   runner: EXEC with descriptors         child: STARTED just before exec, then end of file;
- *                                         or REFUSED with what failed
+ *   runner: GO, once it sits in its cgroup child: READY; it has no capability any more, and is
+ *                                         halfway to the jail's user (setup_halfway_user())
+ *   runner: EXEC with descriptors         child: the jail's user from now on; STARTED just before
+ *                                         exec, then end of file; or REFUSED with what failed
  * Anything out of order is fatal for the jail: both sides stop at once. */
 #pragma once
 
@@ -22,7 +23,7 @@
 
 #define INITMSG_FD 3
 #define INITMSG_BPF_MAX 32768u /* bytes of seccomp program: 4096 instructions */
-#define INITMSG_UID_INIT 2u    /* user and group of process 1 once sealed */
+#define INITMSG_UID_INIT 2u    /* real and saved user and group of process 1 once sealed */
 #define INITMSG_UID_USER 1000u /* user and group of commands */
 
 enum initmsg_type {
@@ -76,7 +77,7 @@ enum initmsg_probe {
     INITMSG_PROBE_PIDS,     /* fork until EAGAIN: exit 0 */
     INITMSG_PROBE_DISK,     /* write until ENOSPC: exit 0 */
     INITMSG_PROBE_INODES,   /* create files until ENOSPC: exit 0 */
-    INITMSG_PROBE_FILES,    /* open until EMFILE, write a file until EFBIG, core limit 0: exit 0 */
+    INITMSG_PROBE_FILES,    /* open until EMFILE, write a file until EFBIG, no core dumps: exit 0 */
     INITMSG_PROBE_SECCOMP,  /* refused calls are refused as they should: exit 0 */
     INITMSG_PROBE_ARCH,     /* a foreign system call: must be killed by SIGSYS */
     INITMSG_PROBE_IDENTITY, /* no capability, no_new_privs, uid 1000, own namespaces: exit 0 */

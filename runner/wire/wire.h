@@ -14,12 +14,13 @@
  *   server: EXEC(jail, 1) …                runner: END(jail, 1) …        (more steps)
  *   server: KILL(jail, n, cause)           runner: END(jail, n) with that cause
  *   server: CLOSE(jail)                    runner: CLOSED(jail): everything of it is gone
- * A jail that cannot be made: FAILED(jail) instead of the END of its first EXEC, then CLOSED(jail).
- * OPEN and its first EXEC may travel in one datagram, the EXEC behind the OPEN, with its descriptors:
- * two would wake the runner twice.
- * An EXEC that comes while the jail is being made waits for it. END is sent when every process of
- * the step is dead and its cgroup is empty; so a reader of its pipes meets end of file at once.
- * At most one EXEC is in progress per jail in this version. */
+ * A jail that cannot be made, or that breaks later: FAILED(jail) instead of any further END, then
+ * CLOSED(jail).
+ * OPEN and its first EXEC may travel in one datagram, the EXEC behind the OPEN, with its
+ * descriptors: two would wake the runner twice. An EXEC that comes while the jail is being made
+ * waits for it. END is sent when every process of the step is dead and its cgroup is empty; so a
+ * reader of its pipes meets end of file at once. At most one EXEC is in progress per jail in this
+ * version. */
 #pragma once
 
 #include <stddef.h>

@@ -170,9 +170,29 @@ static void a_cap_to_end_on_counts_even_when_it_ended_by_itself(void **state) {
     struct wire_end end = unit_decide(&f);
     assert_int_equal(end.cause, CAUSE_PIDS);
     assert_int_equal(end.limit, 64);
-    assert_int_equal(end.observed, 3);
+    assert_int_equal(end.observed, 64);
     f.started = false;
     assert_int_equal(unit_decide(&f).cause, CAUSE_INTERNAL);
+}
+
+static void a_full_disk_names_the_limit_that_was_met(void **state) {
+    (void)state;
+    struct end_facts f = unit_facts(EXITED(1));
+    f.disk_full = true;
+    f.end_on = END_ON_DISK;
+    f.limits.v[LIMIT_DISK_BYTES] = 64 * MIB;
+    f.limits.v[LIMIT_INODES] = 1000;
+    f.disk_bytes = 64 * MIB;
+    f.inodes = 12;
+    struct wire_end end = unit_decide(&f);
+    assert_int_equal(end.limit, 64 * MIB);
+    assert_int_equal(end.observed, 64 * MIB);
+    f.disk_bytes = 2 * MIB;
+    f.inodes = 990;
+    end = unit_decide(&f);
+    assert_int_equal(end.cause, CAUSE_DISK);
+    assert_int_equal(end.limit, 1000);
+    assert_int_equal(end.observed, 990);
 }
 
 static void a_refused_exec_is_start_with_path_and_errno(void **state) {
@@ -228,6 +248,7 @@ int main(void) {
         cmocka_unit_test(a_handler_that_exits_0_at_the_limit_does_not_win),
         cmocka_unit_test(a_limit_that_comes_after_the_exit_is_too_late),
         cmocka_unit_test(a_cap_to_end_on_counts_even_when_it_ended_by_itself),
+        cmocka_unit_test(a_full_disk_names_the_limit_that_was_met),
         cmocka_unit_test(a_refused_exec_is_start_with_path_and_errno),
         cmocka_unit_test(a_child_that_dies_before_exec_is_our_fault),
         cmocka_unit_test(out_of_memory_before_exec_is_still_memory),

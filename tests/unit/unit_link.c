@@ -171,6 +171,18 @@ static void test_failed(void **state) {
     assert_true(link_has_room(&t->link));
 }
 
+/* It died by itself in the same moment: there is no CLOSE to send any more. */
+static void test_closed_before_close(void **state) {
+    struct side *t = *state;
+    uint64_t id;
+    fake_greet(&t->fake, 1);
+    link_close_jail(open_jail(t, &id));
+    fake_send_closed(&t->fake, id);
+    assert_int_equal(t->link.state, LINK_READY);
+    assert_true(link_has_room(&t->link));
+    assert_true(fake_quiet(&t->fake));
+}
+
 /* Each of these ends the connection. */
 enum wrong {
     WRONG_READY_FIRST,
@@ -275,6 +287,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_jail, setup, teardown),
         cmocka_unit_test_setup_teardown(test_abandon, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_closed_before_close, setup, teardown),
         cmocka_unit_test(test_wrong),
         cmocka_unit_test_setup_teardown(test_slow_shard, setup, teardown),
     };
