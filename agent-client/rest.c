@@ -279,6 +279,10 @@ int rest_perform(struct rest *h, struct rest_call *call, struct err *err) {
 int rest_refusal(const struct rest_call *call, struct err *err) {
     const struct api_error *e = &call->error;
 
+    if (call->status == 401)
+        return err_set(err, ERR_INVALID, call->status,
+                       "the server does not know the token in PINFOLD_TOKEN, or that is not set; "
+                       "its administrator has one for you");
     if (e->field[0] != '\0')
         return err_set(err, ERR_INVALID, call->status, "%s (field %s)", e->message, e->field);
     return err_set(err, ERR_INVALID, call->status, "%s", e->message);

@@ -8,6 +8,7 @@ source deploy/lib.sh
 
 USER_NAME=pinfold
 READY_S=60
+STARTED=()
 
 make_user() {
     getent passwd "$USER_NAME" >/dev/null ||
@@ -30,6 +31,7 @@ start() {
     local name=$1 log=$STATE/log/$1.log
     shift
     running "$name" && return
+    STARTED+=("$name")
     if [[ -e $log && $(stat -c %s "$log") -gt 67108864 ]]; then
         mv -f -- "$log" "$log.1"
     fi
@@ -66,7 +68,11 @@ explain() {
         echo "--- $STATE/log/$name.log" >&2
         tail -n 15 "$STATE/log/$name.log" >&2 || true
     done
-    die "runner and server did not get ready (waited $READY_S s at most)"
+    # What runs only because of us goes again; what ran before stays.
+    for name in "${STARTED[@]}"; do
+        running "$name" && kill "$PID" || true
+    done
+    die "runner and server did not get ready; the reason is in the lines above"
 }
 
 parse_options "$@"

@@ -87,7 +87,8 @@ static void api_policies_say_read(struct json_out *j) {
     static const char *const say[] = {
         "It can read the programs and libraries of its image: /usr with /bin, /sbin and /lib.",
         "It can read an /etc that is made up for it: users, hosts, time zone, certificates; "
-        "nothing of the host's own settings or passwords.",
+        "and copies of the few settings of the host that compilers and runtimes in /usr need; no "
+        "names of people or hosts, no passwords, no keys.",
         "It can read the files that came with the request, in /workspace.",
         "It can see its own processes in /proc, and no others.",
         "It cannot read the host's /home, /root, /var, /run, /opt, /srv or /sys; they are not "
@@ -122,6 +123,7 @@ static void api_policies_say_write(struct json_out *j, const struct wire_policy 
              " files, directories and links (a request may ask for up to %s and %" PRIu64 ").",
              disk, p->preset.v[LIMIT_INODES], most, p->ceiling.v[LIMIT_INODES]);
     json_out_str(j, NULL, line);
+    json_out_str(j, NULL, "These files are in memory and count against mem_bytes as well.");
     json_out_str(j, NULL,
                  "What it writes is gone when the run is over, except for what the "
                  "request collects.");

@@ -149,8 +149,16 @@ static size_t run_io_room(const struct run_stream *s) {
     return room;
 }
 
+static void run_io_resume_stream(struct run_stream *s);
+
 static void run_io_resume_timer(void *arg) {
-    run_io_resume(arg);
+    struct run *run = arg;
+    if (run->phase != RUN_STEP)
+        return;
+    run_io_resume_stream(&run->steps[run->current].out);
+    run_io_resume_stream(&run->steps[run->current].err);
+    if (run->steps[run->current].behind_until_ns != 0)
+        run_settle(run);
 }
 
 static void run_io_pause(struct run_stream *s) {
@@ -178,8 +186,10 @@ void run_io_resume(struct run *run) {
         return;
     run_io_resume_stream(&run->steps[run->current].out);
     run_io_resume_stream(&run->steps[run->current].err);
+    /* Not now: the caller is a follower in the middle of reading. */
     if (run->steps[run->current].behind_until_ns != 0)
-        run_settle(run);
+        loop_timer_at(run->runs->loop, &run->resume, clock_mono_ns(), run_io_resume_timer, run,
+                      NULL);
 }
 
 static bool run_io_unread(const struct run *run, const struct run_watcher *w,

@@ -24,22 +24,7 @@
 #define JAIL_REMOVE_NS (10 * CLOCK_NS_PER_S)
 #define JAIL_LOST_MAX 2
 #define JAIL_FULL_SLACK (1u << 20)
-#define JAIL_BACKGROUND_NICE 0
 #define JAIL_RETRY_NS (2 * CLOCK_NS_PER_MS)
-
-/* Both numbers are children that nobody but us and process 1 can reap, so they are their own. */
-static void jail_lift(struct jail *j) {
-    (void)setpriority(PRIO_PROCESS, (id_t)j->pid, 0);
-    if (j->current != NULL && j->current->outside_pid > 0) {
-        (void)setpriority(PRIO_PROCESS, (id_t)j->current->outside_pid, 0);
-    }
-}
-
-void jail_hurry(struct jail *j) {
-    if (j->background && j->state == JAIL_BUILDING) {
-        jail_lift(j);
-    }
-}
 
 void jail_kill(struct jail *j) {
     if (j->state == JAIL_DYING) {
@@ -228,9 +213,6 @@ static void jail_report(struct jail *j, struct initmsg_report *r, int *fds, size
         if (j->state != JAIL_BUILDING || j->current == NULL || j->current->state != EXEC_READY) {
             break;
         }
-        if (j->background) {
-            jail_lift(j); /* a command inherits nothing of this, whenever its process was forked */
-        }
         j->state = JAIL_READY;
         loop_timer_stop(j->host->loop, &j->build_timer);
         j->events->ready(j->arg, j);
@@ -324,7 +306,6 @@ static int jail_spawn(struct jail *j, const struct jail_plan *plan, struct err *
         .control_fd = init_end,
         .id_base = plan->id_base,
         .id_count = plan->id_count,
-        .nice = plan->background ? JAIL_BACKGROUND_NICE : 0,
     };
     return spawn_init(j->spawn, &cfg, &j->pid, &j->pidfd, err);
 }
@@ -371,7 +352,6 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
     j->pidfd = j->control = j->writable_fd = j->filter_fd = -1;
     j->pid_src.fd = j->control_src.fd = j->filter_src.fd = -1;
     j->slot = plan->slot;
-    j->background = plan->background;
     j->limits = j->applied = plan->limits;
     cgroup_jail_init(&j->cgroup);
     if (jail_begin(j, plan, err) == 0) {

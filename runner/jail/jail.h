@@ -45,8 +45,7 @@ struct jail_plan {
     struct limits limits;
     struct limits ceiling; /* hard rlimits: what a later execution may ask for at most */
     uint32_t id_base, id_count;
-    unsigned slot;   /* the owner's number for that range of ids */
-    bool background; /* nobody waits for it: made at a low priority until jail_hurry() */
+    unsigned slot; /* the owner's number for that range of ids */
 };
 
 struct jail;
@@ -71,7 +70,6 @@ struct jail {
     void *arg;
     enum jail_state state;
     unsigned slot;
-    bool background;
     bool fresh; /* for the pool: still counted as being made */
     pid_t pid;  /* process 1, outside */
     int pidfd;
@@ -120,9 +118,6 @@ int jail_exec(struct jail *jail, const struct exec_request *request, struct err 
 
 /* Ends the execution in progress for this cause; harmless when there is none. */
 void jail_stop(struct jail *jail, enum cause cause);
-
-/* Somebody waits for it now. */
-void jail_hurry(struct jail *jail);
 
 /* Kills everything. `gone` follows. Idempotent. */
 void jail_kill(struct jail *jail);

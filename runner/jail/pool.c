@@ -127,13 +127,17 @@ static int pool_template(struct pool *p, struct pool_kind *k, struct err *err) {
     return 0;
 }
 
+static void pool_room(struct pool *p) {
+    if (p->cfg.room != NULL) {
+        p->cfg.room(p->cfg.arg);
+    }
+}
+
 void pool_settled(struct pool *p, struct jail *jail) {
     if (jail->fresh) {
         jail->fresh = false;
         p->building--;
-        if (p->cfg.room != NULL) {
-            p->cfg.room(p->cfg.arg);
-        }
+        pool_room(p);
     }
 }
 
@@ -157,8 +161,7 @@ static struct pool_kind *pool_kind_of(struct pool *p, const struct jail *jail) {
     return NULL;
 }
 
-static struct jail *pool_make(struct pool *p, struct pool_kind *k, bool background,
-                              struct err *err) {
+static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *err) {
     unsigned slot = 0;
     if (pool_template(p, k, err) != 0 || pool_slot(p, &slot, err) != 0) {
         return NULL;
@@ -172,7 +175,6 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, bool backgrou
         .id_base = POOL_ID_FIRST + (p->cfg.shard * POOL_SLOTS_MAX + slot) * POOL_ID_COUNT,
         .id_count = POOL_ID_COUNT,
         .slot = slot,
-        .background = background,
     };
     struct jail *jail = jail_new(p->cfg.host, &plan, &pool_events, p, err);
     if (jail == NULL) {
@@ -274,7 +276,7 @@ static void pool_tick(void *arg) {
         pool_later(p, p->running > 0 ? p->waiting_since_ns + POOL_PATIENCE_NS : p->quiet_ns);
         return;
     }
-    struct jail *jail = pool_make(p, k, !empty, &err);
+    struct jail *jail = pool_make(p, k, &err);
     if (jail == NULL && err.kind == ERR_INVALID && !k->keep) {
         pool_forget(p, k); /* its image was removed: whoever asks for it is told */
         pool_later(p, now);
@@ -331,6 +333,7 @@ static void pool_gone(void *arg, struct jail *jail) {
     pool_settled(p, jail);
     p->taken[jail->slot] = false;
     jail_free(jail);
+    pool_room(p);
     pool_later(p, clock_mono_ns());
 }
 
@@ -418,10 +421,28 @@ static struct jail *pool_pick(struct pool *p, struct pool_kind *k) {
     return best;
 }
 
+/* A warm jail of another kind gives up its slot: somebody waits for one. */
+static void pool_steal(struct pool *p, const struct pool_kind *mine) {
+    struct pool_kind *victim = NULL;
+    for (unsigned i = 0; i < p->kinds; i++) {
+        struct pool_kind *k = &p->kind[i];
+        if (k != mine && k->count > 0 && (victim == NULL || k->used_ns < victim->used_ns)) {
+            victim = k;
+        }
+    }
+    if (victim != NULL) {
+        victim->want = 0; /* until it is asked for again */
+        jail_kill(victim->jail[--victim->count]);
+    }
+}
+
 int pool_take(struct pool *p, const struct policy *policy, const char *image,
               const struct jail_events *events, void *arg, struct jail **jail, struct err *err) {
-    if (p->stopped || p->in_use >= p->cfg.slots) {
-        return err_set(err, ERR_LIMIT, EAGAIN, "every slot of this runner is taken");
+    if (p->stopped) {
+        return err_set(err, ERR_STATE, ECANCELED, "the runner is stopping");
+    }
+    if (p->in_use >= p->cfg.slots) {
+        return 1; /* jails of an earlier connection are still dying */
     }
     struct pool_kind *k = pool_kind_get(p, policy, image, err);
     if (k == NULL) {
@@ -438,14 +459,19 @@ int pool_take(struct pool *p, const struct policy *policy, const char *image,
         return 1;
     }
     if (got == NULL) {
-        got = pool_make(p, k, false, err);
+        struct err why;
+        got = pool_make(p, k, &why);
+        if (got == NULL && why.kind == ERR_LIMIT) {
+            pool_steal(p, k);
+            return 1;
+        }
         if (got == NULL) {
+            *err = why;
             return -1;
         }
     }
     k->want = p->cfg.warm;
     p->in_use++;
-    jail_hurry(got);
     got->events = events;
     got->arg = arg;
     *jail = got;
@@ -458,6 +484,7 @@ void pool_release(struct pool *p, struct jail *jail) {
     p->in_use--;
     p->taken[jail->slot] = false;
     jail_free(jail);
+    pool_room(p);
     pool_later(p, clock_mono_ns());
 }
 

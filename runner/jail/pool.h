@@ -4,8 +4,8 @@
  * A warm jail has run nothing; it is given away once and never comes back. Kinds of jails are pairs
  * of policy and image. The default policy with image "host" is kept warm from the start, any other
  * kind from its first use until it has not been asked for in a while. Refilling waits until no
- * command is running, or for a short time at most, and is done at a low priority, so that making
- * the next jail does not slow down the command that took the last one; only an empty pool is
+ * command is running, or for a short time at most, so that making the next jail does not slow down
+ * the command that took the last one; only an empty pool is
  * refilled at once. */
 #pragma once
 
@@ -57,8 +57,8 @@ void pool_free(struct pool *pool);
 /* Hands out a jail of this kind: warm, or one that is being made (`ready` of the new owner's events
  * follows). From now on events go to `events`/`arg`; the owner calls pool_settled() from `ready`,
  * `failed` and `gone`, and pool_release() from `gone`.
- * Returns 0, or 1: as many are being made as is good for those that run already; ask again when
- * `room` is called. -1: ERR_LIMIT: every slot is taken. ERR_INVALID: no such image. */
+ * Returns 0, or 1: as many are being made as is good for those that run already, or every slot is
+ * taken; ask again when `room` is called. -1: ERR_INVALID: no such image; ERR_STATE: stopping. */
 int pool_take(struct pool *pool, const struct policy *policy, const char *image,
               const struct jail_events *events, void *arg, struct jail **jail, struct err *err);
 /* The jail is made, or will never be. Idempotent. */

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -50,9 +49,6 @@ static int spawn_child(void *arg) {
     uint32_t go;
     /* The runner may die at any moment, with nobody left to say go. */
     spawn_step(s, SPAWN_WAIT, rawcall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0));
-    if (s->nice != 0) {
-        spawn_step(s, SPAWN_WAIT, rawcall(SYS_setpriority, PRIO_PROCESS, 0, s->nice, 0, 0));
-    }
     while ((go = __atomic_load_n(&s->go, __ATOMIC_ACQUIRE)) == 0) {
         long rc = rawcall(SYS_futex, (long)&s->go, FUTEX_WAIT_PRIVATE, 0, (long)&patience, 0);
         spawn_step(s, SPAWN_WAIT, rc == -ETIMEDOUT ? rc : 0);
@@ -101,7 +97,6 @@ int spawn_init(struct spawn *s, const struct spawn_config *cfg, pid_t *pid, int 
                struct err *err) {
     s->init_fd = cfg->init_fd;
     s->control_fd = cfg->control_fd;
-    s->nice = cfg->nice;
     s->fail_code = 0;
     s->fail_step = SPAWN_WAIT;
     s->go = 0;

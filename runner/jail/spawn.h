@@ -22,7 +22,6 @@
 struct spawn {
     int init_fd;
     int control_fd;
-    int nice;
     uint32_t go;        /* futex: 0 wait, 1 go on, 2 give up */
     int32_t fail_code;  /* errno of the step that failed before exec, else 0 */
     uint32_t fail_step; /* enum in spawn.c */
@@ -36,7 +35,6 @@ struct spawn_config {
     int control_fd;   /* becomes INITMSG_FD of init; borrowed */
     uint32_t id_base; /* outside id of inside id 0 */
     uint32_t id_count;
-    int nice; /* of process 1 and its children while they are set up; the runner lifts it */
 };
 
 /* Returns 0 with *pid and *pidfd (owned by the caller: waitid() it). `s` is filled here. On failure

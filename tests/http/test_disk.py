@@ -151,7 +151,7 @@ def _(pair):
     )
     check.ended(answer, "signal", signal=11)
     check.within(0, answer["steps"][0]["usage"]["wall_ms"], 2500, "wall_ms")
-    check.equal(check.text(answer, 1), "0\n0\n0\n", "files, soft and hard core limit")
+    check.equal(check.text(answer, 1), "0\n0\n0\n", "files, soft and hard core limit in blocks")
 
 
 @test("the usage says what is on disk")

@@ -241,6 +241,15 @@ def holds_at_most(pair, policy, match):
     check.within(0.95 * limits["inodes"], count, limits["inodes"], "files")
 
 
+def in_memory(pair, policy, *_):
+    answer = pair.client.run(
+        policy=policy,
+        argv=["dd", "if=/dev/zero", "of=/workspace/f", "bs=1M", "count=48"],
+        limits={"mem_bytes": 24 << 20},
+    )
+    check.ended(answer, "memory")
+
+
 def gone(pair, policy, _):
     name = "left-" + canary.SECRET[-8:]
     answer = check.ok(
@@ -399,6 +408,7 @@ PROOFS = [
         r"^All of that together holds at most ([0-9.]+) ([KMG]iB) in (\d+) files",
         holds_at_most,
     ),
+    ("write", r"^These files are in memory and count against mem_bytes", in_memory),
     ("write", r"^What it writes is gone when the run is over", gone),
     ("reach", r"^It cannot reach any network", no_network),
     ("reach", r"^It can talk to itself over loopback, with IPv4 and IPv6", loopback),
