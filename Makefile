@@ -36,7 +36,8 @@ B := build
 PACKAGES_build := gcc make pkg-config musl-tools libmicrohttpd-dev libjansson-dev libseccomp-dev libcap-dev \
     libcgroup-dev libcurl4-openssl-dev libarchive-dev libsodium-dev
 PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-dev clang-format-14 \
-    nodejs openjdk-17-jdk-headless gcc make git perl strace procps iproute2 util-linux
+    nodejs openjdk-17-jdk-headless gcc make git perl strace procps iproute2 \
+    util-linux curl gdb tmux
 PACKAGES_bench := bubblewrap
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
 PACKAGES_lint := clang-format-14 python3

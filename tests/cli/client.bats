@@ -177,7 +177,8 @@ END
 
 @test "a wrong token, and a token that cannot be one" {
     PINFOLD_TOKEN=pf_secret apart "$PINFOLD" run -- hello
-    is "$status $err" "125 pinfold: The token is not known."
+    is "$status" 125
+    has "$err" "does not know the token in PINFOLD_TOKEN"
     PINFOLD_TOKEN=$'pf_secret\r\nX: y' apart "$PINFOLD" run -- hello
     is "$status" 125
     [[ $err != *secret* ]]
