@@ -1,6 +1,7 @@
 #include "runs.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -9,6 +10,7 @@
 #include "str.h"
 
 /* How long runs wait while no runner is there at all; a restart of the runner takes less. */
+#define RUNS_REST_MS 500u
 #define RUNS_STARVE_MS 30000u
 #define RUNS_ID_CHARS 24u
 
@@ -29,6 +31,7 @@ void runs_done(struct runs *runs) {
     loop_defer_stop(runs->loop, &runs->dispatch);
     loop_defer_stop(runs->loop, &runs->evict);
     loop_timer_stop(runs->loop, &runs->starve);
+    loop_timer_stop(runs->loop, &runs->rest);
     while (runs->oldest != NULL) {
         struct run *run = runs->oldest;
         runs->oldest = run->newer;
@@ -266,12 +269,28 @@ static void runs_log_done(struct runs *runs, const struct run *run) {
     log_end(&line);
 }
 
+/* The allocator keeps what a busy time left in many small pieces; when nothing has run for a moment
+ * it gives it back. Not at once: that is work, and the next request may be on its way. */
+static void runs_rest(void *arg) {
+    struct runs *runs = arg;
+    if (runs->active == 0)
+        (void)malloc_trim(0);
+}
+
+static void runs_rest_soon(struct runs *runs) {
+    if (runs->active == 0)
+        loop_timer_at(runs->loop, &runs->rest, clock_mono_ns() + RUNS_REST_MS * CLOCK_NS_PER_MS,
+                      runs_rest, runs, NULL);
+}
+
 void runs_finished(struct runs *runs, struct run *run) {
     runs_log_done(runs, run);
     if (run->queued.queued)
         queue_remove(&runs->queue, &run->queued);
-    else if (run->dispatched_ns != 0)
+    else if (run->dispatched_ns != 0) {
         runs->active--;
+        runs_rest_soon(runs);
+    }
     if (run->setup_ns != 0)
         metrics_observe(&runs->metrics->setup, run->setup_ns);
     for (size_t i = 0; i < run->step_count; i++)

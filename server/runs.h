@@ -34,6 +34,7 @@ struct runs {
     struct run *newest, *oldest;           /* all, by age */
     struct run *done_oldest, *done_newest; /* finished, by when they finished */
     size_t count, done_count, active;
+    struct loop_timer rest; /* gives memory back after a busy time */
     size_t done_bytes;
     struct loop_defer dispatch, evict;
     unsigned char random[1024]; /* for ids, fetched in advance */

@@ -10,7 +10,7 @@
 #include "str.h"
 
 #define POOL_KINDS_MAX 64
-#define POOL_QUIET_NS (2 * CLOCK_NS_PER_MS)     /* for an answer to reach its client */
+#define POOL_QUIET_NS (CLOCK_NS_PER_MS / 4)     /* for an answer to reach its client */
 #define POOL_PATIENCE_NS (30 * CLOCK_NS_PER_MS) /* a refill waits at most this long */
 #define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)      /* after a jail could not be made */
 #define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)     /* until a kind is no longer kept warm */
