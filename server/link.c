@@ -7,10 +7,12 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "clock.h"
 #include "fd.h"
 #include "link_send.h"
 #include "str.h"
 
+#define LINK_GREETING_NS (10 * CLOCK_NS_PER_S)
 #define LINK_READS_PER_EVENT 32
 /* Packets that one system call reads, and the room for each. */
 #define LINK_BATCH 8
@@ -64,6 +66,7 @@ static void link_forget(struct link *l) {
 
 static void link_disconnect(struct link *l) {
     loop_del(l->loop, &l->source);
+    loop_timer_stop(l->loop, &l->greeting);
     loop_defer_stop(l->loop, &l->fail);
     loop_defer_stop(l->loop, &l->close);
     l->closing = NULL;
@@ -300,6 +303,16 @@ static void link_event(void *arg, uint32_t events) {
         link_drop(l, &err);
 }
 
+/* A shard that took the connection and then says nothing is as good as none. */
+static void link_late(void *arg) {
+    struct link *l = arg;
+    struct err err;
+    if (l->state == LINK_READY || l->state == LINK_CLOSED)
+        return;
+    err_set(&err, ERR_STATE, ETIMEDOUT, "%s did not answer the greeting", l->name);
+    link_drop(l, &err);
+}
+
 int link_connect(struct link *l, struct err *err) {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
     fd_cleanup int fd = -1;
@@ -322,7 +335,8 @@ int link_connect(struct link *l, struct err *err) {
     l->fd = fd_steal(&fd);
     l->greeted = false;
     l->state = LINK_HELLO;
-    return 0;
+    return loop_timer_at(l->loop, &l->greeting, clock_mono_ns() + LINK_GREETING_NS, link_late, l,
+                         err);
 }
 
 /* Jails. */

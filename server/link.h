@@ -57,6 +57,7 @@ struct link {
     struct log *log;   /* borrowed */
     const struct link_watch *watch; /* borrowed */
     struct loop_source source;
+    struct loop_timer greeting; /* until READY */
     int fd;
     struct wire_welcome welcome;
     struct link_policy *policies;

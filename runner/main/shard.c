@@ -19,6 +19,7 @@
 #include "pool.h"
 #include "session.h"
 
+#define SHARD_ACCEPT_NS (100 * CLOCK_NS_PER_MS)
 #define SHARD_STOP_NS (5 * CLOCK_NS_PER_S)
 
 struct shard {
@@ -31,7 +32,7 @@ struct shard {
     struct limits host_max;
     int listener, signals;
     struct loop_source listen_src, signal_src;
-    struct loop_timer stop_timer;
+    struct loop_timer stop_timer, accept_timer;
     uint64_t stop_deadline_ns;
     bool stopping;
     char health[WIRE_TEXT_MAX]; /* last logged */
@@ -72,6 +73,17 @@ static void shard_room(void *arg) {
     }
 }
 
+static void shard_accept(void *arg, uint32_t events);
+
+static void shard_accept_again(void *arg) {
+    struct shard *s = arg;
+    struct err err;
+    if (loop_add(s->loop, &s->listen_src, s->listener, EPOLLIN, shard_accept, s, &err) != 0) {
+        log_err(s->cfg->log, LOG_ERROR, "listen.failed", &err);
+        loop_stop(s->loop); /* the supervisor starts another shard */
+    }
+}
+
 static void shard_accept(void *arg, uint32_t events) {
     struct shard *s = arg;
     struct ucred cred = {.uid = (uid_t)-1};
@@ -80,6 +92,13 @@ static void shard_accept(void *arg, uint32_t events) {
     (void)events;
     int sock = accept4(s->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (sock < 0) {
+        if (errno == EMFILE || errno == ENFILE) {
+            /* The connection stays in the queue and would wake us at once: look again a little
+             * later. */
+            loop_del(s->loop, &s->listen_src);
+            (void)loop_timer_at(s->loop, &s->accept_timer, clock_mono_ns() + SHARD_ACCEPT_NS,
+                                shard_accept_again, s, NULL);
+        }
         return;
     }
     bool known = getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
