@@ -266,6 +266,16 @@ static int main_serve(struct runner *r) {
     return code;
 }
 
+/* A request to end that comes during the start waits until the supervisor hears it: what the
+ * self-test made is removed then, and not left to the next start. */
+static void main_hold_signals(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
 int main(int argc, char **argv) {
     struct runner r;
     struct opt_result parsed;
@@ -312,6 +322,7 @@ int main(int argc, char **argv) {
                               "--help)\n");
         return 2;
     }
+    main_hold_signals();
     int rc = main_start(&r, &err);
     if (r.opt.check && r.capabilities != NULL) {
         main_print(r.capabilities);
