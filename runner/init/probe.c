@@ -140,8 +140,7 @@ static int probe_arch(void) {
     __asm__ volatile("int $0x80" : "+a"(result) : : "memory", "r8", "r9", "r10", "r11");
     return 1;
 #else
-    (void)raise(SIGSYS); /* no second system call table can be reached from user space here */
-    return 1;
+    return 0; /* no second system call table can be reached from user space here */
 #endif
 }
 
@@ -185,7 +184,7 @@ static int probe_network(void) {
     struct if_nameindex *names = if_nameindex();
     lo.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     out.sin_addr.s_addr = htonl(0xC0000201); /* 192.0.2.1: reserved for documentation */
-    if (names != NULL && names[0].if_index != 0 && names[1].if_index != 0) {
+    if (names == NULL || names[0].if_index == 0 || names[1].if_index != 0) {
         return 1;
     }
     if (probe_connect(AF_INET, &lo, sizeof lo) != ECONNREFUSED) {
@@ -207,10 +206,9 @@ static int probe_root(void) {
     static const char *const hidden[] = {
         "/root/.ssh", "/home/user/../../var/lib", "/run/lock", "/sys/kernel", "/opt/", "/srv/",
         "/boot"};
-    if (open("/probe", O_WRONLY | O_CREAT | O_CLOEXEC, 0600) >= 0 || errno != EROFS) {
-        if (errno != EACCES) {
-            return 1;
-        }
+    int denied = open("/probe", O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (denied >= 0 || (errno != EROFS && errno != EACCES)) {
+        return 1;
     }
     if (open("/usr/probe", O_WRONLY | O_CREAT | O_CLOEXEC, 0600) >= 0) {
         return 2;
