@@ -9,15 +9,21 @@
 /* The layout has no holes, so nothing of the sender's memory leaks through one, and both ends
  * compute the same sizes. */
 _Static_assert(sizeof(struct wire_head) == 24, "wire_head");
-_Static_assert(sizeof(struct wire_open) == 24 + 128 + 88 + 8, "wire_open");
-_Static_assert(sizeof(struct wire_exec) == 24 + 16 + 88 + 16, "wire_exec");
+_Static_assert(sizeof(struct wire_open) == 24 + 128 + 88 + 16 + 128, "wire_open");
+_Static_assert(sizeof(struct wire_exec) == 24 + 16 + 88 + 16 + 8, "wire_exec");
 _Static_assert(sizeof(struct wire_kill) == 24 + 8, "wire_kill");
-_Static_assert(sizeof(struct wire_welcome) == 24 + 16, "wire_welcome");
+_Static_assert(sizeof(struct wire_welcome) == 24 + 24, "wire_welcome");
 _Static_assert(sizeof(struct wire_policy) == 24 + 64 + 32 + 176 + 24, "wire_policy");
 _Static_assert(sizeof(struct wire_capability) == 24 + 8 + 32 + 128 + 384, "wire_capability");
 _Static_assert(sizeof(struct wire_usage) == 72, "wire_usage");
 _Static_assert(sizeof(struct wire_end) == 24 + 16 + 24 + 8 + 72 + 64 + 512, "wire_end");
 _Static_assert(sizeof(struct wire_failed) == 24 + 8 + 64 + 512, "wire_failed");
+_Static_assert(sizeof(struct wire_signal) == 24 + 8, "wire_signal");
+_Static_assert(sizeof(struct wire_freeze) == 24 + 8, "wire_freeze");
+_Static_assert(sizeof(struct wire_key) == 24 + 64, "wire_key");
+_Static_assert(sizeof(struct wire_done) == 24 + 16 + 24 + 64 + 512, "wire_done");
+_Static_assert(sizeof(struct wire_kept) == 24 + 16 + 64, "wire_kept");
+_Static_assert(sizeof(struct wire_kept_exec) == 24 + 16, "wire_kept_exec");
 _Static_assert(sizeof(struct wire_state) == 24 + 8 + 16 + 512, "wire_state");
 
 /* What a packet's head may say beside its type and size. */
@@ -85,19 +91,41 @@ static const char *wire_fields_open(const void *data, size_t tail, size_t nfds) 
         return "limits";
     if (p->network != WIRE_NETWORK_NONE)
         return "network";
+    if (p->flags & ~(uint32_t)WIRE_OPEN_FLAGS)
+        return "flags";
+    if (p->disk != WIRE_DISK_MEMORY && p->disk != WIRE_DISK_FILE)
+        return "disk";
+    if (p->flags & WIRE_OPEN_SANDBOX ? !wire_name(p->key, sizeof(p->key)) : p->key[0] != '\0')
+        return "key";
+    if (p->from[0] != '\0' && !wire_name(p->from, sizeof(p->from)))
+        return "from";
     return p->reserved ? "reserved" : NULL;
 }
 
-/* A collector reads no stdin, gets no files and has no stderr; a command collects nothing. */
-static const char *wire_fields_kind(const struct wire_exec *p) {
-    uint32_t not_collect = WIRE_FD_STDIN | WIRE_FD_STDERR | WIRE_FD_BUNDLE;
-    if (p->kind == WIRE_EXEC_COMMAND)
-        return p->collect_bytes || p->collect_files ? "collect" : NULL;
-    if (p->kind != WIRE_EXEC_COLLECT)
-        return "kind";
-    if (p->fds & not_collect)
+/* A terminal takes the place of the three streams, and comes with its size. */
+static const char *wire_fields_terminal(const struct wire_exec *p) {
+    uint32_t streams = WIRE_FD_STDIN | WIRE_FD_STDOUT | WIRE_FD_STDERR | WIRE_FD_KEEP;
+    bool pty = p->flags & WIRE_EXEC_PTY;
+    if (pty ? (p->fds & streams) != 0 : !(p->fds & WIRE_FD_STDOUT))
         return "fds";
-    if (p->flags & WIRE_EXEC_SHELL)
+    return pty == (p->rows > 0 && p->cols > 0) && pty == (p->rows > 0 || p->cols > 0) ? NULL
+                                                                                      : "rows";
+}
+
+/* A collector reads no stdin, gets no files and has no stderr; a command collects nothing; a file
+ * operation has a stream in and a stream out. */
+static const char *wire_fields_kind(const struct wire_exec *p) {
+    uint32_t not_files = WIRE_FD_STDERR | WIRE_FD_BUNDLE | WIRE_FD_KEEP;
+    bool collect = p->kind == WIRE_EXEC_COLLECT;
+    if (!collect && (p->collect_bytes || p->collect_files))
+        return "collect";
+    if (p->kind == WIRE_EXEC_COMMAND)
+        return NULL;
+    if (!collect && p->kind != WIRE_EXEC_FILES)
+        return "kind";
+    if (p->fds & (collect ? not_files | WIRE_FD_STDIN : not_files))
+        return "fds";
+    if (p->flags & (WIRE_EXEC_SHELL | WIRE_EXEC_PTY))
         return "flags";
     if (p->collect_bytes > WIRE_COLLECT_BYTES_MAX)
         return "collect_bytes";
@@ -106,7 +134,7 @@ static const char *wire_fields_kind(const struct wire_exec *p) {
 
 static const char *wire_fields_exec(const void *data, size_t tail, size_t nfds) {
     const struct wire_exec *p = data;
-    if ((p->fds & ~(uint32_t)WIRE_FD_ALL) || !(p->fds & WIRE_FD_STDOUT))
+    if (p->fds & ~(uint32_t)WIRE_FD_ALL)
         return "fds";
     if (nfds != wire_fd_count(p->fds))
         return "number of descriptors";
@@ -116,6 +144,11 @@ static const char *wire_fields_exec(const void *data, size_t tail, size_t nfds) 
         return "end_on";
     if (!wire_in_table(&p->limits))
         return "limits";
+    const char *terminal = wire_fields_terminal(p);
+    if (terminal)
+        return terminal;
+    if (p->reserved)
+        return "reserved";
     bool apart = p->fds & WIRE_FD_SPEC;
     if (p->spec_size <= sizeof(struct spec_head) || p->spec_size > WIRE_SPEC_MAX ||
         tail != (apart ? 0 : p->spec_size))
@@ -133,6 +166,31 @@ static const char *wire_fields_kill(const void *data, size_t tail, size_t nfds) 
     return p->reserved ? "reserved" : NULL;
 }
 
+static const char *wire_fields_signal(const void *data, size_t tail, size_t nfds) {
+    (void)tail;
+    (void)nfds;
+    const struct wire_signal *p = data;
+    if (p->signal < 1 || p->signal > 64)
+        return "signal";
+    return p->reserved ? "reserved" : NULL;
+}
+
+static const char *wire_fields_freeze(const void *data, size_t tail, size_t nfds) {
+    (void)tail;
+    (void)nfds;
+    const struct wire_freeze *p = data;
+    if (p->frozen > 1)
+        return "frozen";
+    return p->reserved ? "reserved" : NULL;
+}
+
+static const char *wire_fields_key(const void *data, size_t tail, size_t nfds) {
+    (void)tail;
+    (void)nfds;
+    const struct wire_key *p = data;
+    return wire_name(p->key, sizeof(p->key)) ? NULL : "key";
+}
+
 static const char *wire_fields_welcome(const void *data, size_t tail, size_t nfds) {
     (void)tail;
     (void)nfds;
@@ -141,6 +199,8 @@ static const char *wire_fields_welcome(const void *data, size_t tail, size_t nfd
         return "slots";
     if (p->policies < 1 || p->policies > WIRE_POLICIES_MAX)
         return "policies";
+    if (p->execs < 1)
+        return "execs";
     return p->capabilities > WIRE_CAPABILITIES_MAX ? "capabilities" : NULL;
 }
 
@@ -223,6 +283,45 @@ static const char *wire_fields_state(const void *data, size_t tail, size_t nfds)
     return wire_text(p->health, sizeof(p->health)) ? NULL : "health";
 }
 
+static const char *wire_fields_started(const void *data, size_t tail, size_t nfds) {
+    (void)data;
+    (void)tail;
+    return nfds == 1 ? NULL : "number of descriptors";
+}
+
+static const char *wire_fields_done(const void *data, size_t tail, size_t nfds) {
+    (void)tail;
+    (void)nfds;
+    const struct wire_done *p = data;
+    bool keyed = p->what == WIRE_SNAPSHOT || p->what == WIRE_RESTORE || p->what == WIRE_ADOPT;
+    if (!keyed && p->what != WIRE_FREEZE)
+        return "what";
+    if (p->code < 0 || p->code > WIRE_ERRNO_MAX)
+        return "code";
+    if (p->frozen > 1)
+        return "frozen";
+    if (keyed ? !wire_name(p->key, sizeof(p->key)) : p->key[0] != '\0')
+        return "key";
+    return wire_text(p->text, sizeof(p->text)) ? NULL : "text";
+}
+
+static const char *wire_fields_kept(const void *data, size_t tail, size_t nfds) {
+    (void)tail;
+    (void)nfds;
+    const struct wire_kept *p = data;
+    return wire_name(p->key, sizeof(p->key)) ? NULL : "key";
+}
+
+static const char *wire_fields_kept_exec(const void *data, size_t tail, size_t nfds) {
+    (void)tail;
+    const struct wire_kept_exec *p = data;
+    if (p->fds & ~(uint32_t)WIRE_FD_KEEP)
+        return "fds";
+    if (nfds != wire_fd_count(p->fds))
+        return "number of descriptors";
+    return p->flags & ~(uint32_t)WIRE_EXEC_PTY ? "flags" : NULL;
+}
+
 /* What a server may send. */
 static const struct wire_rule wire_requests[] = {
     {WIRE_HELLO, "HELLO", sizeof(struct wire_hello), 0, false, WIRE_ABOUT_NONE, NULL},
@@ -231,6 +330,15 @@ static const struct wire_rule wire_requests[] = {
      wire_fields_exec},
     {WIRE_KILL, "KILL", sizeof(struct wire_kill), 0, false, WIRE_ABOUT_EXEC, wire_fields_kill},
     {WIRE_CLOSE, "CLOSE", sizeof(struct wire_close), 0, false, WIRE_ABOUT_JAIL, NULL},
+    {WIRE_SIGNAL, "SIGNAL", sizeof(struct wire_signal), 0, false, WIRE_ABOUT_EXEC,
+     wire_fields_signal},
+    {WIRE_FREEZE, "FREEZE", sizeof(struct wire_freeze), 0, false, WIRE_ABOUT_JAIL,
+     wire_fields_freeze},
+    {WIRE_SNAPSHOT, "SNAPSHOT", sizeof(struct wire_key), 0, false, WIRE_ABOUT_JAIL,
+     wire_fields_key},
+    {WIRE_RESTORE, "RESTORE", sizeof(struct wire_key), 0, false, WIRE_ABOUT_JAIL, wire_fields_key},
+    {WIRE_DROP, "DROP", sizeof(struct wire_key), 0, false, WIRE_ABOUT_NONE, wire_fields_key},
+    {WIRE_ADOPT, "ADOPT", sizeof(struct wire_key), 0, false, WIRE_ABOUT_JAIL, wire_fields_key},
 };
 
 /* What a runner may send. */
@@ -247,6 +355,15 @@ static const struct wire_rule wire_replies[] = {
      wire_fields_failed},
     {WIRE_CLOSED, "CLOSED", sizeof(struct wire_closed), 0, false, WIRE_ABOUT_JAIL, NULL},
     {WIRE_STATE, "STATE", sizeof(struct wire_state), 0, false, WIRE_ABOUT_NONE, wire_fields_state},
+    {WIRE_OPENED, "OPENED", sizeof(struct wire_opened), 0, false, WIRE_ABOUT_JAIL, NULL},
+    {WIRE_STARTED, "STARTED", sizeof(struct wire_started), 0, true, WIRE_ABOUT_EXEC,
+     wire_fields_started},
+    {WIRE_DONE, "DONE", sizeof(struct wire_done), 0, false, WIRE_ABOUT_JAIL, wire_fields_done},
+    {WIRE_KEPT, "KEPT", sizeof(struct wire_kept), 0, false, WIRE_ABOUT_NONE, wire_fields_kept},
+    {WIRE_KEPT_SNAPSHOT, "KEPT_SNAPSHOT", sizeof(struct wire_kept), 0, false, WIRE_ABOUT_NONE,
+     wire_fields_kept},
+    {WIRE_KEPT_EXEC, "KEPT_EXEC", sizeof(struct wire_kept_exec), 0, true, WIRE_ABOUT_EXEC,
+     wire_fields_kept_exec},
 };
 
 #define WIRE_ROWS(table) (sizeof(table) / sizeof((table)[0]))

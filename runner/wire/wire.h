@@ -16,11 +16,27 @@
  *   server: CLOSE(jail)                    runner: CLOSED(jail): everything of it is gone
  * A jail that cannot be made, or that breaks later: FAILED(jail) instead of any further END, then
  * CLOSED(jail).
+ * A sandbox is a jail that stays (OPEN with WIRE_OPEN_SANDBOX):
+ *   server: OPEN(jail, key)                runner: OPENED(jail)
+ *   server: EXEC(jail, n) any number       runner: STARTED(jail, n) with a terminal's master, if it
+ *                                                  has one; END(jail, n)
+ *   server: SIGNAL(jail, n)                (no answer)
+ *   server: FREEZE, SNAPSHOT, RESTORE      runner: DONE(jail, what): one answer each, in order
+ *   server: DROP(key)                      (no answer) a snapshot is forgotten
+ *   server: CLOSE(jail)                    runner: CLOSED(jail)
+ * When the connection ends, its sandboxes are kept for a while, with their executions and the
+ * server's ends of their pipes; runs die at once. A new connection finds them in the greeting:
+ *   runner: … KEPT(key)…, KEPT_SNAPSHOT(key)…, READY
+ *   server: ADOPT(jail, key)               runner: KEPT_EXEC(jail, n) with descriptors, for each
+ *                                                  execution that runs or whose END nobody heard;
+ *                                                  DONE(jail, ADOPT); the ENDs
+ * Whoever does not know a key adopts and closes it.
  * OPEN and its first EXEC may travel in one datagram, the EXEC behind the OPEN, with its
  * descriptors: two would wake the runner twice. An EXEC that comes while the jail is being made
  * waits for it. END is sent when every process of the step is dead and its cgroup is empty; so a
- * reader of its pipes meets end of file at once. At most one EXEC is in progress per jail in this
- * version. */
+ * reader of its pipes meets end of file at once. A run has one EXEC in progress at a time, a
+ * sandbox up to WELCOME.execs. Numbers of executions are the server's, and never used twice in a
+ * jail. */
 #pragma once
 
 #include <stddef.h>
@@ -30,7 +46,7 @@
 #include "err.h"
 #include "limit.h"
 
-#define WIRE_VERSION 1u
+#define WIRE_VERSION 2u
 #define WIRE_NAME_MAX 64 /* names of policies and images, NUL included */
 #define WIRE_TEXT_MAX 512
 #define WIRE_SPEC_INLINE_MAX 16384u      /* larger specs travel as a memfd */
@@ -50,6 +66,12 @@ enum wire_type {
     WIRE_EXEC,
     WIRE_KILL,
     WIRE_CLOSE,
+    WIRE_SIGNAL,
+    WIRE_FREEZE,
+    WIRE_SNAPSHOT,
+    WIRE_RESTORE,
+    WIRE_DROP,
+    WIRE_ADOPT,
     /* runner -> server */
     WIRE_WELCOME = 64,
     WIRE_POLICY,
@@ -59,6 +81,12 @@ enum wire_type {
     WIRE_FAILED,
     WIRE_CLOSED,
     WIRE_STATE,
+    WIRE_OPENED,
+    WIRE_STARTED,
+    WIRE_DONE,
+    WIRE_KEPT,
+    WIRE_KEPT_SNAPSHOT,
+    WIRE_KEPT_EXEC,
 };
 
 /* Every packet starts with this. */
@@ -81,7 +109,22 @@ struct wire_open {
     char image[WIRE_NAME_MAX];
     struct limits limits; /* of the run: each within the policy's ceilings */
     uint32_t network;     /* enum wire_network */
+    uint32_t flags;       /* mask of enum wire_open_flag */
+    uint32_t disk;        /* enum wire_disk */
     uint32_t reserved;
+    char key[WIRE_NAME_MAX];  /* SANDBOX: the name that it is kept under; else "" */
+    char from[WIRE_NAME_MAX]; /* key of the snapshot that it starts from, or "" */
+};
+
+enum wire_open_flag {
+    WIRE_OPEN_SANDBOX = 1, /* it stays, and answers OPENED */
+    WIRE_OPEN_FLAGS = 1,
+};
+
+/* What its writable file system is made of. */
+enum wire_disk {
+    WIRE_DISK_MEMORY = 0, /* a tmpfs: counts as memory */
+    WIRE_DISK_FILE = 1,   /* a file system in a file: only its page cache counts as memory */
 };
 
 enum wire_network { WIRE_NETWORK_NONE = 0 };
@@ -89,22 +132,29 @@ enum wire_network { WIRE_NETWORK_NONE = 0 };
 enum wire_exec_kind {
     WIRE_EXEC_COMMAND = 0, /* run argv of the spec */
     WIRE_EXEC_COLLECT = 1, /* argv are glob patterns; matching files go to STDOUT as a bundle */
+    WIRE_EXEC_FILES = 2,   /* argv are a file operation and its arguments: fileop.h */
 };
 
 /* Which descriptors are attached, in this order. */
 enum wire_exec_fd {
     WIRE_FD_STDIN = 1,   /* absent: /dev/null */
-    WIRE_FD_STDOUT = 2,  /* always */
+    WIRE_FD_STDOUT = 2,  /* always, except with PTY */
     WIRE_FD_STDERR = 4,  /* absent: the same pipe as stdout (never for COLLECT) */
     WIRE_FD_SPEC = 8,    /* memfd with the spec; absent: the spec follows the struct */
     WIRE_FD_BUNDLE = 16, /* memfd: files to write into /workspace before exec */
-    WIRE_FD_ALL = 31,
+    /* The server's own ends, for the runner to keep while there is no server (sandboxes only). */
+    WIRE_FD_KEEP_STDIN = 32,
+    WIRE_FD_KEEP_STDOUT = 64,
+    WIRE_FD_KEEP_STDERR = 128,
+    WIRE_FD_KEEP = 224,
+    WIRE_FD_ALL = 255,
 };
 
 enum wire_exec_flag {
     WIRE_EXEC_SHELL = 1, /* argv[0] is a script for bash, or sh where there is no bash */
     WIRE_EXEC_MORE = 2,  /* another EXEC will follow: prepare its process meanwhile */
-    WIRE_EXEC_FLAGS = 3,
+    WIRE_EXEC_PTY = 4,   /* 0, 1 and 2 are a terminal of the jail's own, which STARTED brings */
+    WIRE_EXEC_FLAGS = 7,
 };
 
 struct wire_exec {
@@ -117,6 +167,8 @@ struct wire_exec {
     uint64_t collect_bytes; /* COLLECT: bytes of content at most */
     uint32_t collect_files; /* COLLECT: entries at most */
     uint32_t spec_size;     /* bytes of spec, inline or in the memfd */
+    uint16_t rows, cols;    /* PTY: size of the terminal, each at least 1; else 0 */
+    uint32_t reserved;
     /* then spec_size bytes, unless WIRE_FD_SPEC */
 };
 
@@ -130,12 +182,39 @@ struct wire_close {
     struct wire_head head;
 };
 
+/* To the process group of a command's first process, while the command runs. */
+struct wire_signal {
+    struct wire_head head;
+    uint32_t signal; /* 1 … 64 */
+    uint32_t reserved;
+};
+
+/* Stops every command of a sandbox (they use no CPU), or lets them go on. File operations are not
+ * stopped. */
+struct wire_freeze {
+    struct wire_head head;
+    uint32_t frozen; /* 0 or 1 */
+    uint32_t reserved;
+};
+
+/* SNAPSHOT: keeps what is writable, except /tmp and /dev/shm, as it is now. Also for a run, between
+ * its steps.
+ * RESTORE: the writable files become those of the snapshot; commands that run are ended first, as
+ * cancelled.
+ * DROP (jail 0): no new use will be made of it. ADOPT: the kept sandbox is `jail` from now on. */
+struct wire_key {
+    struct wire_head head;
+    char key[WIRE_NAME_MAX];
+};
+
 struct wire_welcome {
     struct wire_head head;
     uint32_t shard;
     uint32_t slots;    /* jails at once */
     uint32_t policies; /* how many POLICY packets follow */
     uint32_t capabilities;
+    uint32_t execs;   /* executions at once in a sandbox */
+    uint32_t keep_ms; /* how long sandboxes live without a server */
 };
 
 /* What may be written inside, besides nothing else. */
@@ -228,6 +307,47 @@ struct wire_state {
     uint64_t jails_made;
     uint64_t jails_taken_warm;
     char health[WIRE_TEXT_MAX]; /* a sentence when new jails cannot be made */
+};
+
+/* A sandbox is ready for its first command. */
+struct wire_opened {
+    struct wire_head head;
+};
+
+/* Carries one descriptor: the master of the execution's terminal. */
+struct wire_started {
+    struct wire_head head;
+};
+
+/* The answer to FREEZE, SNAPSHOT, RESTORE or ADOPT. */
+struct wire_done {
+    struct wire_head head;
+    uint32_t what;   /* enum wire_type of the request */
+    int32_t code;    /* 0 = done, else an errno: ENOENT no such snapshot, ENOSPC no room, ENOTSUP
+                        this host cannot, EIO anything else; nothing was changed */
+    uint32_t frozen; /* FREEZE, ADOPT: the state now */
+    uint32_t depth;  /* SNAPSHOT: layers below the live one */
+    uint64_t bytes;  /* SNAPSHOT: what the whole snapshot holds … */
+    uint64_t files;  /* … and in how many files, directories and links */
+    uint64_t added_bytes;     /* SNAPSHOT: what it holds that no earlier one does */
+    char key[WIRE_NAME_MAX];  /* of the request, "" for FREEZE */
+    char text[WIRE_TEXT_MAX]; /* one sentence when code is not 0 */
+};
+
+/* A sandbox (KEPT) or a snapshot (KEPT_SNAPSHOT) that an earlier connection left. */
+struct wire_kept {
+    struct wire_head head;
+    uint64_t bytes, files; /* snapshots */
+    char key[WIRE_NAME_MAX];
+};
+
+/* An execution of an adopted sandbox. Carries the server's ends that are kept, in the order of the
+ * mask's bits; a terminal's master counts as KEEP_STDOUT. */
+struct wire_kept_exec {
+    struct wire_head head;
+    uint32_t fds;             /* mask within WIRE_FD_KEEP */
+    uint32_t flags;           /* WIRE_EXEC_PTY or 0 */
+    uint64_t started_mono_ns; /* 0 = not yet */
 };
 
 /* Fills a head. `size` covers trailing bytes. */

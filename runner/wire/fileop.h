@@ -1,0 +1,140 @@
+/* File operations: how the server reads and writes files of a sandbox.
+ *
+ * An operation is an EXEC of kind WIRE_EXEC_FILES. It is served by a process that process 1 of the
+ * jail forks, inside the jail, with the rights of the jail's user and nothing more: every path
+ * means what it means to the programs there, whatever links they made, and no privileged process
+ * looks at one. Until its end it keeps ids that nothing in the jail may signal, trace or see.
+ *
+ * The spec's argv is the operation and its arguments, all text; numbers are decimal. Streams of
+ * records go in (its stdin) and come out (its stdout). Every answer ends with one END record, or
+ * one ERROR record with an empty path, which says why the operation as a whole failed. A stream
+ * without either was cut short: whatever was to be changed all at once was not changed. The exit
+ * code is 0 when the answer was written.
+ *
+ *   stat PATH FOLLOW               -> ENTRY
+ *   read PATH OFFSET LENGTH        -> ENTRY, then DATA records; regular files only. LENGTH beyond
+ * the end is cut. ENTRY.size is the size of the file write PATH MODE MAKE_PARENTS   <- DATA
+ * records, END. -> ENTRY of the new file. A temporary file beside it takes its name when END has
+ * come. MODE -1: that of the file before, else 0644. A final symbolic link is followed list PATH
+ * DEPTH LIMIT AFTER    -> ENTRY records below PATH (paths relative to it), depth first, in the
+ * order of the bytes of names; at most LIMIT, after AFTER
+ *                                     ("" = from the start). END.flags & FILEOP_MORE: there are
+ * more mkdir PATH MODE MAKE_PARENTS   -> ENTRY; there already: FILEOP_EXISTS, unless MAKE_PARENTS
+ *   move FROM TO REPLACE           -> ENTRY of TO
+ *   remove PATH RECURSIVE          -> END; the link itself, never what it leads to
+ *   pack PATH                      -> ENTRY records of PATH ("" = itself) and all below, parents
+ *                                     first, regular files with their contents
+ *   unpack PATH                    <- ENTRY records with contents, END: made as they come. Nothing
+ *                                     is written through a link, nor outside of PATH
+ *   watch PATH RECURSIVE           -> END-less: EVENT records, until its stdin ends
+ *   scan PATH                      -> ENTRY records of all below, without contents
+ *   upper PATH                     -> as scan, of what was written since the last snapshot, with
+ *                                     FILEOP_WHITEOUT where something was removed;
+ *                                     FILEOP_UNSUPPORTED where there is no snapshot yet
+ *   look PATH                      <- NAME records, END. -> for each, in order, ENTRY or ERROR
+ *   fetch PATH                     <- NAME records, END. -> for each, in order, ENTRY with contents
+ *                                     or ERROR
+ *   apply PATH                     <- ENTRY records with contents and REMOVE records, END. -> ENTRY
+ *                                     of each that was made, in order. All of it or nothing: it is
+ *                                     made in a directory beside, and takes its places at END
+ *
+ * Paths of records are relative to PATH and pass bundle_path_ok(), except "" where said. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "err.h"
+
+#define FILEOP_MAGIC 0x314f4650u /* "PFO1" */
+#define FILEOP_PATH_MAX 4095u
+#define FILEOP_TARGET_MAX 4095u
+#define FILEOP_DATA_MAX (1u << 20) /* bytes of one DATA record */
+
+enum fileop_type {
+    FILEOP_ENTRY = 1, /* a file; with FILEOP_CONTENT, DATA records follow, the last one empty */
+    FILEOP_DATA,
+    FILEOP_NAME,
+    FILEOP_REMOVE,
+    FILEOP_EVENT,
+    FILEOP_ERROR,
+    FILEOP_END,
+};
+
+enum fileop_kind {
+    FILEOP_NONE = 0,
+    FILEOP_FILE,
+    FILEOP_DIRECTORY,
+    FILEOP_SYMLINK,
+    FILEOP_HARDLINK, /* pack, unpack: another name of the earlier entry `target` */
+    FILEOP_FIFO,
+    FILEOP_SOCKET,
+    FILEOP_DEVICE,
+    FILEOP_WHITEOUT,
+    FILEOP_KINDS
+};
+
+enum fileop_flag {
+    FILEOP_CONTENT = 1, /* ENTRY: contents follow */
+    FILEOP_MORE = 2,    /* END of list */
+    /* EVENT: */
+    FILEOP_CREATED = 4,
+    FILEOP_MODIFIED = 8,
+    FILEOP_DELETED = 16,
+    FILEOP_ATTRIBUTES = 32,
+    FILEOP_OVERFLOW = 64, /* events were lost */
+    FILEOP_FLAGS = 127,
+};
+
+enum fileop_code {
+    FILEOP_OK = 0,
+    FILEOP_NOT_FOUND,
+    FILEOP_DENIED,        /* the jail's user may not, or it is read-only */
+    FILEOP_NOT_DIRECTORY, /* a component is something else */
+    FILEOP_IS_DIRECTORY,
+    FILEOP_NOT_REGULAR, /* a FIFO, socket or device, or of /proc */
+    FILEOP_EXISTS,
+    FILEOP_NOT_EMPTY,
+    FILEOP_LOOP, /* too many symbolic links, or a link where none may be */
+    FILEOP_NAME_TOO_LONG,
+    FILEOP_NO_SPACE, /* bytes or inodes of the jail are used up */
+    FILEOP_TOO_LARGE,
+    FILEOP_CHANGED, /* it changed while it was read */
+    FILEOP_CROSS_DEVICE,
+    FILEOP_INVALID, /* arguments or records that do not make sense */
+    FILEOP_UNSUPPORTED,
+    FILEOP_BUSY,
+    FILEOP_IO, /* anything else: `sys` says */
+    FILEOP_CODES
+};
+
+/* Then path_len bytes of path, target_len bytes of target (of a symbolic or hard link), and
+ * data_len bytes (DATA only). */
+struct fileop_record {
+    uint32_t magic;
+    uint32_t type;
+    uint32_t kind;  /* ENTRY, EVENT (FILEOP_NONE = not known) */
+    uint32_t flags; /* mask of enum fileop_flag */
+    uint32_t mode;  /* 0 … 07777 */
+    uint32_t nlink;
+    uint64_t size;
+    uint64_t inode;
+    int64_t mtime_ns; /* since the epoch */
+    int64_t ctime_ns;
+    uint32_t code; /* ERROR: enum fileop_code */
+    int32_t sys;   /* ERROR: errno */
+    uint32_t path_len;
+    uint32_t target_len;
+    uint32_t data_len;
+    uint32_t reserved;
+};
+
+/* "not_found", "denied", …; NULL out of range. */
+const char *fileop_code_name(uint32_t code);
+/* "file", "directory", "symlink", …; NULL out of range or FILEOP_NONE. */
+const char *fileop_kind_name(uint32_t kind);
+/* What an errno means here. */
+enum fileop_code fileop_code_of_errno(int code);
+
+/* 0 when the fields of a record are within bounds and fit its type. Does not look at the path. */
+int fileop_check(const struct fileop_record *rec, struct err *err);

@@ -1,0 +1,102 @@
+/* One sandbox: a jail that stays, as the server knows it.
+ *
+ *   OPENING ──OPENED──> READY <──freeze/thaw──> PAUSED
+ *      └── cannot be made      └── deleted, expired, runner lost ──> GONE
+ *
+ * What happens in it are tasks: executions of commands (exec.h) and file operations (fileop_run.h).
+ * Each is one EXEC of the jail with a number of its own.
+ *
+ * Times: a sandbox ends at the earlier of two moments, `expires_at` = created + ttl_ms (moved by
+ * POST …/ttl to now + ttl_ms), and the moment when nothing has happened in it for idle_ms.
+ * Something happens as long as any task runs, whether in the foreground or in the background; the
+ * clock of idle_ms starts at the end of the last task or request. A paused sandbox is not busy:
+ * both clocks go on.
+ *
+ * On disk (STATE/server/sandboxes/ID/): sandbox.json, rewritten whole on every change that must
+ * survive the server, and one directory per execution. A server that starts reads them, adopts what
+ * the runner kept, and marks the rest as gone. A sandbox that is gone is remembered for an hour, so
+ * that its id answers 410 and not 404. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "err.h"
+#include "limits_json.h"
+#include "link.h"
+#include "loop.h"
+#include "wire.h"
+
+#define SANDBOX_ID_SIZE 32
+#define SANDBOX_OWNER_SIZE 64
+#define SANDBOX_TTL_DEFAULT_MS ((uint64_t)60 * 60 * 1000)
+#define SANDBOX_TTL_MAX_MS ((uint64_t)7 * 24 * 60 * 60 * 1000)
+#define SANDBOX_IDLE_DEFAULT_MS ((uint64_t)15 * 60 * 1000)
+
+enum sandbox_state { SANDBOX_OPENING, SANDBOX_READY, SANDBOX_PAUSED, SANDBOX_GONE };
+
+struct sandbox;
+struct sandbox_task;
+
+/* What a task is told. After `ended` or `lost` it is off the sandbox's list and may be freed. No
+ * callback comes from within a call of the task's owner. */
+struct sandbox_task_ops {
+    void (*started)(struct sandbox_task *t, int master); /* PTY: takes over the descriptor */
+    void (*ended)(struct sandbox_task *t, const struct wire_end *end);
+    void (*lost)(struct sandbox_task *t, enum cause cause); /* the jail is gone under it: CANCELLED
+                                                               (deleted, expired), INTERRUPTED or
+                                                               INTERNAL */
+};
+
+/* Embedded in an execution or a file operation. */
+struct sandbox_task {
+    struct sandbox *sandbox; /* NULL = not running */
+    struct sandbox_task *next, *prev;
+    uint32_t number; /* given by sandbox_exec() */
+    bool command;    /* it is counted as an execution, and stands still while paused */
+    const struct sandbox_task_ops *ops;
+};
+
+/* Sends the EXEC (x->open is ignored, x->number is filled in). -1: ERR_STATE when it is not READY
+ * or PAUSED (a command: not READY), ERR_LIMIT when as many run as the runner takes. */
+int sandbox_exec(struct sandbox *sb, struct sandbox_task *t, const struct link_exec *x,
+                 struct err *err);
+/* Takes over a number that the runner kept: only while the sandbox is adopted. */
+void sandbox_task_adopt(struct sandbox *sb, struct sandbox_task *t, uint32_t number);
+void sandbox_task_kill(struct sandbox_task *t, enum cause cause);
+void sandbox_task_signal(struct sandbox_task *t, int signal);
+/* Somebody used it: the idle clock starts anew. */
+void sandbox_touch(struct sandbox *sb);
+
+const char *sandbox_id(const struct sandbox *sb);
+const char *sandbox_owner(const struct sandbox *sb);
+enum sandbox_state sandbox_state(const struct sandbox *sb);
+const struct wire_policy *sandbox_policy(const struct sandbox *sb);
+const struct limits_effective *sandbox_limits(const struct sandbox *sb);
+/* "NAME=VALUE" of the request that made it. */
+const struct request_env *sandbox_env(const struct sandbox *sb);
+/* Directory of its files in the state directory: an O_PATH descriptor, borrowed. */
+int sandbox_dir(const struct sandbox *sb);
+/* Serial of its contents: counts up with every restore, so that what was remembered of its files
+ * can be forgotten. */
+uint64_t sandbox_epoch(const struct sandbox *sb);
+
+/* Modules keep what they know of a sandbox here: freed with it. */
+enum sandbox_part { SANDBOX_EXECS, SANDBOX_SYNC, SANDBOX_PARTS };
+struct sandbox_part_ops {
+    void (*free)(void *part);
+    /* The server comes back: the sandbox was adopted; the executions that the runner kept are in
+     * `kept`, whose descriptors the module takes over (and sets to -1). May be NULL. */
+    void (*adopted)(void *part, const struct wire_kept_exec *kept, int fds[][3], size_t count);
+    /* It is gone (after all tasks were told). May be NULL. */
+    void (*gone)(void *part);
+};
+void *sandbox_part(const struct sandbox *sb, enum sandbox_part which); /* NULL = not set */
+void sandbox_part_set(struct sandbox *sb, enum sandbox_part which,
+                      const struct sandbox_part_ops *ops, void *part);
+
+struct server;
+struct http_req;
+/* The sandbox of this id if it is the caller's and not gone; else answers 404 (unknown, or another
+ * user's) or 410 `gone`, and returns NULL. Counts as use. */
+struct sandbox *sandbox_mine(struct server *s, struct http_req *req, const char *id);
