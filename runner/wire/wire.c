@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct wire_head) == 24, "wire_head");
 _Static_assert(sizeof(struct wire_open) == 24 + 128 + 88 + 16 + 128, "wire_open");
 _Static_assert(sizeof(struct wire_exec) == 24 + 16 + 88 + 16 + 8, "wire_exec");
 _Static_assert(sizeof(struct wire_kill) == 24 + 8, "wire_kill");
-_Static_assert(sizeof(struct wire_welcome) == 24 + 24, "wire_welcome");
+_Static_assert(sizeof(struct wire_welcome) == 24 + 32, "wire_welcome");
 _Static_assert(sizeof(struct wire_policy) == 24 + 64 + 32 + 176 + 24, "wire_policy");
 _Static_assert(sizeof(struct wire_capability) == 24 + 8 + 32 + 128 + 384, "wire_capability");
 _Static_assert(sizeof(struct wire_usage) == 72, "wire_usage");
@@ -201,6 +201,8 @@ static const char *wire_fields_welcome(const void *data, size_t tail, size_t nfd
         return "policies";
     if (p->execs < 1)
         return "execs";
+    if (p->reserved)
+        return "reserved";
     return p->capabilities > WIRE_CAPABILITIES_MAX ? "capabilities" : NULL;
 }
 

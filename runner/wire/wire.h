@@ -210,11 +210,13 @@ struct wire_key {
 struct wire_welcome {
     struct wire_head head;
     uint32_t shard;
-    uint32_t slots;    /* jails at once */
+    uint32_t slots;    /* jails of runs at once */
     uint32_t policies; /* how many POLICY packets follow */
     uint32_t capabilities;
-    uint32_t execs;   /* executions at once in a sandbox */
-    uint32_t keep_ms; /* how long sandboxes live without a server */
+    uint32_t execs;     /* executions at once in a sandbox */
+    uint32_t keep_ms;   /* how long sandboxes live without a server */
+    uint32_t sandboxes; /* at once, beside the jails of runs */
+    uint32_t reserved;
 };
 
 /* What may be written inside, besides nothing else. */
