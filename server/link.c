@@ -9,29 +9,15 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "link_internal.h"
+#include "link_recv.h"
 #include "link_send.h"
 #include "str.h"
 
 #define LINK_GREETING_NS (10 * CLOCK_NS_PER_S)
 #define LINK_READS_PER_EVENT 32
-/* Packets that one system call reads, and the room for each. */
-#define LINK_BATCH 8
-#define LINK_SMALL ((size_t)1024)
-_Static_assert(LINK_BATCH *LINK_SMALL <= WIRE_PACKET_MAX, "room for a batch");
-_Static_assert(sizeof(struct wire_end) <= LINK_SMALL && sizeof(struct wire_failed) <= LINK_SMALL &&
-                   sizeof(struct wire_state) <= LINK_SMALL,
-               "packets of a greeted shard are small");
 /* Packets that may wait here before the shard counts as full. */
 #define LINK_WAITING_MAX 16
-
-struct link_jail {
-    struct link *link;
-    uint64_t id; /* 0 = slot is free */
-    const struct link_jail_ops *ops;
-    void *owner; /* NULL = nobody listens: CLOSE was sent, or is about to be */
-    struct link_jail *next_closing;
-    bool closing; /* CLOSE is about to be sent */
-};
 
 void link_init(struct link *l, const char *name, struct loop *loop, struct log *log,
                const struct link_watch *watch) {
@@ -45,21 +31,29 @@ void link_init(struct link *l, const char *name, struct loop *loop, struct log *
     l->serial = 1;
 }
 
+void link_forget_kept(struct link *l) {
+    free(l->kept.items);
+    free(l->kept_snapshots.items);
+    memset(&l->kept, 0, sizeof(l->kept));
+    memset(&l->kept_snapshots, 0, sizeof(l->kept_snapshots));
+}
+
 static void link_forget(struct link *l) {
     for (size_t i = 0; i < l->policy_count; i++)
         free(l->policies[i].text);
     free(l->policies);
     free(l->capabilities);
     free(l->jails);
-    free(l->free_list);
+    for (size_t i = 0; i < LINK_POOLS; i++)
+        free(l->pools[i].free_list);
+    link_forget_kept(l);
     l->policies = NULL;
     l->policy_count = 0;
     l->capabilities = NULL;
     l->capability_count = 0;
     l->jails = NULL;
-    l->free_list = NULL;
-    l->free_count = 0;
-    l->in_use = 0;
+    l->jail_count = 0;
+    memset(l->pools, 0, sizeof(l->pools));
     memset(&l->shard, 0, sizeof(l->shard));
     memset(&l->welcome, 0, sizeof(l->welcome));
 }
@@ -86,208 +80,21 @@ void link_drop(struct link *l, const struct err *why) {
     if (l->state == LINK_CLOSED)
         return;
     struct err copy = *why;
-    uint32_t slots = l->jails != NULL ? l->welcome.slots : 0;
     link_disconnect(l);
-    for (uint32_t i = 0; i < slots; i++) {
+    for (uint32_t i = 0; i < l->jail_count; i++) {
         struct link_jail *j = &l->jails[i];
         void *owner = j->owner;
+        void (*closed)(void *arg) = j->closed;
         j->id = 0;
         j->owner = NULL;
+        j->closed = NULL;
         if (owner != NULL)
             j->ops->lost(owner);
+        else if (closed != NULL)
+            closed(j->closed_arg);
     }
     link_forget(l);
     l->watch->down(l->watch->arg, l, &copy);
-}
-
-/* Receiving: the table of what may come when, and what it does. */
-
-static int link_on_welcome(struct link *l, const void *packet, struct err *err) {
-    l->welcome = *(const struct wire_welcome *)packet;
-    uint32_t slots = l->welcome.slots;
-    if (slots > LINK_SLOTS_MAX)
-        return err_set(err, ERR_PROTOCOL, 0, "%s announced %u slots", l->name, slots);
-    l->jails = calloc(slots, sizeof(*l->jails));
-    l->free_list = calloc(slots, sizeof(*l->free_list));
-    l->policies = calloc(l->welcome.policies + 1, sizeof(*l->policies));
-    l->capabilities = calloc(l->welcome.capabilities + 1, sizeof(*l->capabilities));
-    if (l->jails == NULL || l->free_list == NULL || l->policies == NULL || l->capabilities == NULL)
-        return err_set(err, ERR_SYSTEM, ENOMEM, "greeting %s: out of memory", l->name);
-    for (uint32_t i = 0; i < slots; i++)
-        l->free_list[l->free_count++] = slots - 1 - i;
-    l->state = LINK_GREETING;
-    return 0;
-}
-
-static int link_on_policy(struct link *l, const void *packet, struct err *err) {
-    const struct wire_policy *p = packet;
-    if (l->policy_count == l->welcome.policies)
-        return err_set(err, ERR_PROTOCOL, 0, "%s sent more policies than announced", l->name);
-    char *text = malloc((size_t)p->text_size + 1);
-    if (text == NULL)
-        return err_set(err, ERR_SYSTEM, ENOMEM, "keeping a policy of %s: out of memory", l->name);
-    memcpy(text, p + 1, p->text_size);
-    text[p->text_size] = '\0';
-    l->policies[l->policy_count++] = (struct link_policy){.head = *p, .text = text};
-    return 0;
-}
-
-static int link_on_capability(struct link *l, const void *packet, struct err *err) {
-    if (l->capability_count == l->welcome.capabilities)
-        return err_set(err, ERR_PROTOCOL, 0, "%s sent more capabilities than announced", l->name);
-    l->capabilities[l->capability_count++] = *(const struct wire_capability *)packet;
-    return 0;
-}
-
-static int link_on_ready(struct link *l, const void *packet, struct err *err) {
-    (void)packet;
-    if (link_policy(l, "default") == NULL)
-        return err_set(err, ERR_PROTOCOL, 0, "%s has no policy named default", l->name);
-    l->state = LINK_READY;
-    l->greeted = true;
-    l->watch->ready(l->watch->arg, l);
-    return 0;
-}
-
-/* The jail that a reply is about. A jail's number holds its slot in the low bits. */
-static struct link_jail *link_find(struct link *l, uint64_t id, struct err *err) {
-    uint64_t slot = id & (LINK_SLOTS_MAX - 1);
-    if (slot < l->welcome.slots && l->jails[slot].id == id && id != 0)
-        return &l->jails[slot];
-    err_set(err, ERR_PROTOCOL, 0, "%s spoke of a jail that is not open", l->name);
-    return NULL;
-}
-
-static int link_on_end(struct link *l, const void *packet, struct err *err) {
-    const struct wire_end *end = packet;
-    struct link_jail *j = link_find(l, end->head.jail, err);
-    if (j == NULL)
-        return -1;
-    if (j->owner != NULL)
-        j->ops->ended(j->owner, end);
-    return 0;
-}
-
-static int link_on_failed(struct link *l, const void *packet, struct err *err) {
-    const struct wire_failed *failed = packet;
-    struct link_jail *j = link_find(l, failed->head.jail, err);
-    if (j == NULL)
-        return -1;
-    void *owner = j->owner;
-    j->owner = NULL;
-    if (owner != NULL)
-        j->ops->failed(owner, failed);
-    return 0;
-}
-
-/* It went before we told it to: there is nothing to close any more. */
-static void link_closing_remove(struct link *l, struct link_jail *j) {
-    struct link_jail **at = &l->closing;
-    while (*at != j)
-        at = &(*at)->next_closing;
-    *at = j->next_closing;
-    j->closing = false;
-}
-
-static int link_on_closed(struct link *l, const void *packet, struct err *err) {
-    const struct wire_closed *closed = packet;
-    struct link_jail *j = link_find(l, closed->head.jail, err);
-    if (j == NULL)
-        return -1;
-    if (j->owner != NULL)
-        return err_set(err, ERR_PROTOCOL, 0, "%s closed a jail that is in use", l->name);
-    if (j->closing)
-        link_closing_remove(l, j);
-    j->id = 0;
-    l->free_list[l->free_count++] = (uint32_t)(j - l->jails);
-    l->in_use--;
-    l->watch->slot_free(l->watch->arg, l);
-    return 0;
-}
-
-static int link_on_state(struct link *l, const void *packet, struct err *err) {
-    (void)err;
-    l->shard = *(const struct wire_state *)packet;
-    if (l->state == LINK_READY)
-        l->watch->slot_free(l->watch->arg, l);
-    return 0;
-}
-
-#define IN(state) (1u << (state))
-static const struct link_reply {
-    uint32_t type;
-    uint32_t states; /* mask: when it is permitted */
-    int (*fn)(struct link *l, const void *packet, struct err *err);
-} link_replies[] = {
-    {WIRE_WELCOME, IN(LINK_HELLO), link_on_welcome},
-    {WIRE_POLICY, IN(LINK_GREETING), link_on_policy},
-    {WIRE_CAPABILITY, IN(LINK_GREETING), link_on_capability},
-    {WIRE_READY, IN(LINK_GREETING), link_on_ready},
-    {WIRE_END, IN(LINK_READY), link_on_end},
-    {WIRE_FAILED, IN(LINK_READY), link_on_failed},
-    {WIRE_CLOSED, IN(LINK_READY), link_on_closed},
-    {WIRE_STATE, IN(LINK_GREETING) | IN(LINK_READY), link_on_state},
-};
-
-static int link_take(struct link *l, const void *packet, size_t size, size_t nfds,
-                     struct err *err) {
-    if (wire_check_reply(packet, size, nfds, err) < 0)
-        return err_wrap(err, "%s", l->name);
-    const struct wire_head *head = packet;
-    for (size_t i = 0; i < sizeof(link_replies) / sizeof(link_replies[0]); i++) {
-        const struct link_reply *r = &link_replies[i];
-        if (r->type != head->type)
-            continue;
-        if ((r->states & IN(l->state)) == 0)
-            break;
-        return r->fn(l, packet, err);
-    }
-    return err_set(err, ERR_PROTOCOL, 0, "%s sent a packet of type %u at the wrong moment", l->name,
-                   head->type);
-}
-
-static int link_closed(const struct link *l, struct err *err) {
-    return err_set(err, ERR_STATE, 0, "%s closed the connection", l->name);
-}
-
-/* Reads one packet of any size: 1, 0 when there is none now, -1 when the connection must end. */
-static int link_read_one(struct link *l, struct err *err) {
-    int fds[FD_PASS_MAX];
-    size_t nfds = 0;
-    ssize_t n = fd_recv(l->fd, l->packet, WIRE_PACKET_MAX, fds, &nfds, NULL, err);
-    if (n < 0)
-        return err->kind == ERR_SYSTEM && err->code == EAGAIN ? 0 : -1;
-    for (size_t i = 0; i < nfds; i++)
-        fd_close(&fds[i]);
-    if (n == 0)
-        return link_closed(l, err);
-    return link_take(l, l->packet, (size_t)n, nfds, err) < 0 ? -1 : 1;
-}
-
-/* Reads all packets that are there with one system call. Once greeted, packets are small and have
- * no descriptors: without room for any, the kernel closes what comes and says so. */
-static int link_read_small(struct link *l, struct err *err) {
-    struct mmsghdr msgs[LINK_BATCH];
-    struct iovec parts[LINK_BATCH];
-    char *room = (char *)l->packet;
-    memset(msgs, 0, sizeof(msgs));
-    for (size_t i = 0; i < LINK_BATCH; i++) {
-        parts[i] = (struct iovec){.iov_base = room + i * LINK_SMALL, .iov_len = LINK_SMALL};
-        msgs[i].msg_hdr.msg_iov = &parts[i];
-        msgs[i].msg_hdr.msg_iovlen = 1;
-    }
-    int n = recvmmsg(l->fd, msgs, LINK_BATCH, MSG_DONTWAIT | MSG_CMSG_CLOEXEC, NULL);
-    if (n < 0)
-        return errno == EAGAIN || errno == EINTR ? 0 : err_sys(err, "reading from %s", l->name);
-    for (int i = 0; i < n; i++) {
-        if (msgs[i].msg_len == 0)
-            return link_closed(l, err);
-        if (msgs[i].msg_hdr.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
-            return err_set(err, ERR_PROTOCOL, 0, "%s sent a packet that is too large", l->name);
-        if (link_take(l, parts[i].iov_base, msgs[i].msg_len, 0, err) < 0)
-            return -1;
-    }
-    return 0;
 }
 
 static void link_event(void *arg, uint32_t events) {
@@ -298,7 +105,7 @@ static void link_event(void *arg, uint32_t events) {
         link_send_flush(l);
     int rc = 1;
     for (int i = 0; i < LINK_READS_PER_EVENT && rc > 0; i++)
-        rc = l->state == LINK_READY ? link_read_small(l, &err) : link_read_one(l, &err);
+        rc = link_recv(l, &err);
     if (rc < 0)
         link_drop(l, &err);
 }
@@ -341,9 +148,16 @@ int link_connect(struct link *l, struct err *err) {
 
 /* Jails. */
 
+static bool link_takes(const struct link *l) {
+    return l->state == LINK_READY && l->out_count < LINK_WAITING_MAX && !l->fail.pending;
+}
+
 bool link_has_room(const struct link *l) {
-    return l->state == LINK_READY && l->free_count > 0 && l->out_count < LINK_WAITING_MAX &&
-           !l->fail.pending;
+    return link_takes(l) && l->pools[LINK_RUNS].free_count > 0;
+}
+
+bool link_has_sandbox_room(const struct link *l) {
+    return link_takes(l) && l->pools[LINK_SANDBOXES].free_count > 0;
 }
 
 const struct link_policy *link_policy(const struct link *l, const char *name) {
@@ -353,15 +167,44 @@ const struct link_policy *link_policy(const struct link *l, const char *name) {
     return NULL;
 }
 
-struct link_jail *link_open_jail(struct link *l, const struct link_jail_ops *ops, void *owner) {
-    if (!link_has_room(l))
+static struct link_jail *link_take(struct link *l, enum link_pool_kind kind,
+                                   const struct link_jail_ops *ops, void *owner) {
+    struct link_pool *pool = &l->pools[kind];
+    if (l->state != LINK_READY || pool->free_count == 0)
         return NULL;
-    uint32_t slot = l->free_list[--l->free_count];
+    uint32_t slot = pool->free_list[--pool->free_count];
     struct link_jail *j = &l->jails[slot];
-    *j = (struct link_jail){
-        .link = l, .id = l->serial++ * LINK_SLOTS_MAX + slot, .ops = ops, .owner = owner};
-    l->in_use++;
+    *j = (struct link_jail){.link = l,
+                            .id = l->serial++ * LINK_SLOTS_MAX + slot,
+                            .pool = pool,
+                            .ops = ops,
+                            .owner = owner};
+    pool->in_use++;
     return j;
+}
+
+struct link_jail *link_open_jail(struct link *l, const struct link_jail_ops *ops, void *owner) {
+    return link_takes(l) ? link_take(l, LINK_RUNS, ops, owner) : NULL;
+}
+
+struct link_jail *link_open_sandbox(struct link *l, const struct link_jail_ops *ops, void *owner) {
+    return link_take(l, LINK_SANDBOXES, ops, owner);
+}
+
+void link_jail_free(struct link_jail *j) {
+    j->id = 0;
+    j->owner = NULL;
+    j->closed = NULL;
+    j->pool->free_list[j->pool->free_count++] = (uint32_t)(j - j->link->jails);
+    j->pool->in_use--;
+}
+
+int link_open(struct link_jail *j, const struct wire_open *open, struct err *err) {
+    struct wire_open packet = *open;
+    struct link_send_item item = {.parts = {{.iov_base = &packet, .iov_len = sizeof(packet)}},
+                                  .part_count = 1};
+    wire_head_init(&packet.head, WIRE_OPEN, sizeof(packet), j->id, 0);
+    return link_send(j->link, &item, err);
 }
 
 int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err) {
@@ -400,6 +243,47 @@ void link_kill(struct link_jail *j, uint32_t number, enum cause cause) {
     link_send_small(j->link, &kill, sizeof(kill));
 }
 
+void link_signal(struct link_jail *j, uint32_t number, int signal) {
+    struct wire_signal packet;
+    memset(&packet, 0, sizeof(packet));
+    wire_head_init(&packet.head, WIRE_SIGNAL, sizeof(packet), j->id, number);
+    packet.signal = (uint32_t)signal;
+    link_send_small(j->link, &packet, sizeof(packet));
+}
+
+void link_freeze(struct link_jail *j, bool frozen) {
+    struct wire_freeze packet;
+    memset(&packet, 0, sizeof(packet));
+    wire_head_init(&packet.head, WIRE_FREEZE, sizeof(packet), j->id, 0);
+    packet.frozen = frozen;
+    link_send_small(j->link, &packet, sizeof(packet));
+}
+
+static void link_send_key(struct link *l, enum wire_type type, uint64_t jail, const char *key) {
+    struct wire_key packet;
+    memset(&packet, 0, sizeof(packet));
+    wire_head_init(&packet.head, type, sizeof(packet), jail, 0);
+    str_copy(packet.key, sizeof(packet.key), key);
+    link_send_small(l, &packet, sizeof(packet));
+}
+
+void link_snapshot(struct link_jail *j, const char *key) {
+    link_send_key(j->link, WIRE_SNAPSHOT, j->id, key);
+}
+
+void link_restore(struct link_jail *j, const char *key) {
+    link_send_key(j->link, WIRE_RESTORE, j->id, key);
+}
+
+void link_adopt(struct link_jail *j, const char *key) {
+    link_send_key(j->link, WIRE_ADOPT, j->id, key);
+}
+
+void link_drop_snapshot(struct link *l, const char *key) {
+    if (l->state == LINK_READY)
+        link_send_key(l, WIRE_DROP, 0, key);
+}
+
 static void link_send_closes(void *arg) {
     struct link *l = arg;
     struct wire_close packet;
@@ -422,12 +306,18 @@ void link_close_jail(struct link_jail *j) {
     loop_defer(l->loop, &l->close, link_send_closes, l);
 }
 
+void link_close_then(struct link_jail *j, void (*closed)(void *arg), void *arg) {
+    j->closed = closed;
+    j->closed_arg = arg;
+    link_close_jail(j);
+}
+
 void link_abandon(struct link_jail *j) {
-    struct link *l = j->link;
-    j->id = 0;
-    j->owner = NULL;
-    l->free_list[l->free_count++] = (uint32_t)(j - l->jails);
-    l->in_use--;
+    link_jail_free(j);
+}
+
+struct link *link_of(const struct link_jail *j) {
+    return j->link;
 }
 
 void link_fail(struct link_jail *j, const char *why) {

@@ -15,7 +15,9 @@
 #include "wire.h"
 
 #define LINK_NAME_MAX 64
-#define LINK_SLOTS_MAX 65536u
+#define LINK_SLOTS_MAX 65536u     /* runs and sandboxes of a shard together */
+#define LINK_SNAPSHOTS_MAX 65536u /* that a shard may have kept */
+#define LINK_KEEP_FDS 3           /* descriptors of a kept execution: stdin, stdout, stderr */
 
 enum link_state {
     LINK_CLOSED,   /* no connection */
@@ -34,6 +36,14 @@ struct link_jail_ops {
     void (*ended)(void *owner, const struct wire_end *end);
     void (*failed)(void *owner, const struct wire_failed *failed); /* the jail is gone with it */
     void (*lost)(void *owner);
+    /* The rest is for jails that were opened as sandboxes (done: for every one that is asked for a
+     * snapshot). NULL: such a reply breaks the protocol. */
+    void (*opened)(void *owner);
+    void (*started)(void *owner, uint32_t number, int master); /* takes over the descriptor */
+    void (*done)(void *owner, const struct wire_done *done);
+    /* After link_adopt(), before its `done`: takes over the descriptors, of which those that are
+     * not kept are -1. */
+    void (*kept_exec)(void *owner, const struct wire_kept_exec *kept, const int fds[LINK_KEEP_FDS]);
 };
 
 struct link_policy {
@@ -47,6 +57,20 @@ struct link_watch {
     void (*down)(void *arg, struct link *l, const struct err *why);
     void (*slot_free)(void *arg, struct link *l); /* a jail is gone, or its health changed */
     void *arg;
+};
+
+/* Numbers of jails: those of runs and those of sandboxes do not compete. */
+enum link_pool_kind { LINK_RUNS, LINK_SANDBOXES, LINK_POOLS };
+struct link_pool {
+    uint32_t *free_list;
+    uint32_t free_count;
+    uint32_t in_use;
+};
+
+/* What a runner kept of an earlier connection. */
+struct link_kept {
+    struct wire_kept *items;
+    size_t count, alloc;
 };
 
 struct link {
@@ -64,11 +88,11 @@ struct link {
     size_t policy_count;
     struct wire_capability *capabilities;
     size_t capability_count;
-    struct wire_state shard; /* the last STATE heard */
-    struct link_jail *jails; /* welcome.slots of them */
-    uint32_t *free_list;
-    uint32_t free_count;
-    uint32_t in_use;
+    struct wire_state shard;               /* the last STATE heard */
+    struct link_kept kept, kept_snapshots; /* until watch.ready() has seen them */
+    struct link_jail *jails;
+    uint32_t jail_count; /* welcome.slots and welcome.sandboxes */
+    struct link_pool pools[LINK_POOLS];
     uint64_t serial;
     struct link_packet *out_first, *out_last; /* what the socket would not take yet */
     size_t out_count;
@@ -91,14 +115,23 @@ int link_connect(struct link *l, struct err *err);
 /* Ends the connection as if the runner had: owners are told. */
 void link_drop(struct link *l, const struct err *why);
 
-/* Can it take another jail now? */
+/* Can it take another run, another sandbox now? */
 bool link_has_room(const struct link *l);
+bool link_has_sandbox_room(const struct link *l);
 /* The policy as this shard knows it, or NULL. */
 const struct link_policy *link_policy(const struct link *l, const char *name);
 
 /* Reserves a jail; sends nothing yet: its OPEN goes with the first link_exec(). NULL when there is
  * no room. */
 struct link_jail *link_open_jail(struct link *l, const struct link_jail_ops *ops, void *owner);
+
+/* The same for a sandbox: link_open() or link_adopt() follows. */
+struct link_jail *link_open_sandbox(struct link *l, const struct link_jail_ops *ops, void *owner);
+/* Sends OPEN alone; open->head is filled in here. -1 only when memory is short: nothing was sent.
+ */
+int link_open(struct link_jail *j, const struct wire_open *open, struct err *err);
+/* The kept sandbox `key` is this jail from now on. */
+void link_adopt(struct link_jail *j, const char *key);
 
 struct link_exec {
     const struct wire_open *open; /* not NULL: the jail's OPEN, sent in front */
@@ -112,6 +145,13 @@ struct link_exec {
  * to be dead shows later, through `lost`. -1 only when memory is short: nothing was sent. */
 int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err);
 void link_kill(struct link_jail *j, uint32_t number, enum cause cause);
+void link_signal(struct link_jail *j, uint32_t number, int signal);
+/* Each is answered by `done`, in the order of the requests. */
+void link_freeze(struct link_jail *j, bool frozen);
+void link_snapshot(struct link_jail *j, const char *key);
+void link_restore(struct link_jail *j, const char *key);
+/* Forgets a snapshot of this shard, if there is a connection. */
+void link_drop_snapshot(struct link *l, const char *key);
 /* Gives back a jail of which nothing was sent. */
 void link_abandon(struct link_jail *j);
 /* The shard does not do what it should: ends the connection, after the current round. */
@@ -119,3 +159,7 @@ void link_fail(struct link_jail *j, const char *why);
 /* The owner is done with the jail: nothing is heard of it any more. CLOSE is sent at the end of the
  * current round, after what the owner still does in it: its client's answer comes first. */
 void link_close_jail(struct link_jail *j);
+/* As link_close_jail(); closed(arg) is called when everything in it is dead, or when the connection
+ * has ended. */
+void link_close_then(struct link_jail *j, void (*closed)(void *arg), void *arg);
+struct link *link_of(const struct link_jail *j);

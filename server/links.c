@@ -29,7 +29,11 @@ static void links_ready(void *arg, struct link *l) {
     log_begin(&line, s->log, LOG_INFO, "shard_ready");
     log_str(&line, "socket", l->name);
     log_u64(&line, "slots", l->welcome.slots);
+    log_u64(&line, "sandboxes", l->welcome.sandboxes);
+    log_u64(&line, "kept", l->kept.count);
     log_end(&line);
+    if (s->watch.ready != NULL)
+        s->watch.ready(s->watch.arg, l);
     s->watch.room(s->watch.arg);
 }
 
@@ -58,6 +62,8 @@ static void links_down(void *arg, struct link *l, const struct err *why) {
         links_wait_longer(s);
     }
     links_arm(s, s->wait_ms);
+    if (s->watch.down != NULL)
+        s->watch.down(s->watch.arg, l);
 }
 
 static void links_slot_free(void *arg, struct link *l) {
@@ -66,7 +72,7 @@ static void links_slot_free(void *arg, struct link *l) {
     s->watch.room(s->watch.arg);
 }
 
-static struct link *links_find(struct links *s, const char *name) {
+struct link *links_find(const struct links *s, const char *name) {
     for (size_t i = 0; i < s->count; i++)
         if (strcmp(s->items[i]->name, name) == 0)
             return s->items[i];
@@ -131,6 +137,8 @@ static bool links_connect(struct links *s) {
             continue;
         snprintf(s->last_error, sizeof(s->last_error), "%.200s", err.text);
         missing = true;
+        if (s->watch.dead != NULL && (err.code == ENOENT || err.code == ECONNREFUSED))
+            s->watch.dead(s->watch.arg, l->name);
         if (err.code != ENOENT)
             continue;
         link_done(l);
@@ -175,16 +183,21 @@ void links_stop(struct links *s) {
     s->count = 0;
 }
 
-static bool links_less_busy(const struct link *a, const struct link *b) {
+static uint64_t links_size(const struct link *l, enum link_pool_kind kind) {
+    return kind == LINK_RUNS ? l->welcome.slots : l->welcome.sandboxes;
+}
+
+static bool links_less_busy(const struct link *a, const struct link *b, enum link_pool_kind kind) {
     bool a_well = a->shard.health[0] == '\0';
     bool b_well = b->shard.health[0] == '\0';
     if (a_well != b_well)
         return a_well;
-    return (uint64_t)a->in_use * b->welcome.slots < (uint64_t)b->in_use * a->welcome.slots;
+    return a->pools[kind].in_use * links_size(b, kind) <
+           b->pools[kind].in_use * links_size(a, kind);
 }
 
-struct link *links_pick(const struct links *s, const char *policy, const uint8_t sha256[32],
-                        bool *known) {
+static struct link *links_pick_kind(const struct links *s, enum link_pool_kind kind,
+                                    const char *policy, const uint8_t sha256[32], bool *known) {
     struct link *best = NULL;
     bool seen = false;
     for (size_t i = 0; i < s->count; i++) {
@@ -195,12 +208,23 @@ struct link *links_pick(const struct links *s, const char *policy, const uint8_t
         if (p == NULL || memcmp(p->head.sha256, sha256, 32) != 0)
             continue;
         seen = true;
-        if (link_has_room(l) && (best == NULL || links_less_busy(l, best)))
+        bool room = kind == LINK_RUNS ? link_has_room(l) : link_has_sandbox_room(l);
+        if (room && (best == NULL || links_less_busy(l, best, kind)))
             best = l;
     }
     if (known != NULL)
         *known = seen;
     return best;
+}
+
+struct link *links_pick(const struct links *s, const char *policy, const uint8_t sha256[32],
+                        bool *known) {
+    return links_pick_kind(s, LINK_RUNS, policy, sha256, known);
+}
+
+struct link *links_pick_sandbox(const struct links *s, const char *policy, const uint8_t sha256[32],
+                                bool *known) {
+    return links_pick_kind(s, LINK_SANDBOXES, policy, sha256, known);
 }
 
 const struct link *links_first_ready(const struct links *s) {
@@ -219,7 +243,9 @@ void links_sum(const struct links *s, struct links_totals *out) {
             continue;
         out->ready++;
         out->slots += l->welcome.slots;
-        out->in_use += l->in_use;
+        out->in_use += l->pools[LINK_RUNS].in_use;
+        out->sandboxes += l->welcome.sandboxes;
+        out->sandboxes_in_use += l->pools[LINK_SANDBOXES].in_use;
         out->warm += l->shard.warm;
         out->jails_made += l->shard.jails_made;
         out->taken_warm += l->shard.jails_taken_warm;

@@ -14,6 +14,12 @@
 
 struct links_watch {
     void (*room)(void *arg); /* a slot may have become free, or a shard is ready */
+    /* The rest may be NULL. A shard is ready: called before `room`, and the only moment at which
+     * its lists of what it kept are there. */
+    void (*ready)(void *arg, struct link *l);
+    void (*down)(void *arg, struct link *l); /* its connection has ended */
+    /* Nobody listens at its socket: the runner that did is dead, with all that it had. */
+    void (*dead)(void *arg, const char *name);
     void *arg;
 };
 
@@ -40,13 +46,18 @@ void links_stop(struct links *s);
  * policy at all. */
 struct link *links_pick(const struct links *s, const char *policy, const uint8_t sha256[32],
                         bool *known);
+/* The same for sandboxes. */
+struct link *links_pick_sandbox(const struct links *s, const char *policy, const uint8_t sha256[32],
+                                bool *known);
+/* The shard with this socket; NULL when there is none. */
+struct link *links_find(const struct links *s, const char *name);
 /* The shard whose policies and capabilities the API shows: the first that is ready; NULL if none.
  */
 const struct link *links_first_ready(const struct links *s);
 
 struct links_totals {
     uint32_t shards, ready;
-    uint64_t slots, in_use, warm, jails_made, taken_warm;
+    uint64_t slots, in_use, sandboxes, sandboxes_in_use, warm, jails_made, taken_warm;
     const char *health; /* of the first ready shard that is not well, "" when all are */
     uint32_t healthy;   /* ready and well */
 };

@@ -165,6 +165,8 @@ static inline void fake_send_welcome(struct fake_shard *f, uint32_t slots, uint3
     memset(&w, 0, sizeof(w));
     w.slots = slots;
     w.policies = policies;
+    w.execs = 64;
+    w.sandboxes = slots;
     fake_send(f, &w, sizeof(w), WIRE_WELCOME, 0, 0);
 }
 
