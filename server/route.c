@@ -89,7 +89,9 @@ int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct a
     if ((r->flags & ROUTE_BODY) != 0 && s->draining)
         return api_error_set(error, 503, "draining", NULL,
                              "The server is about to stop and takes no new work.");
-    *body_max = (r->flags & ROUTE_BODY) != 0 ? SERVER_BODY_MAX : ROUTE_IDLE_BODY_MAX;
+    *body_max = (r->flags & ROUTE_BODY) != 0  ? SERVER_BODY_MAX
+                : (r->flags & ROUTE_RAW) != 0 ? SERVER_RAW_MAX
+                                              : ROUTE_IDLE_BODY_MAX;
     req->route = r;
     return 0;
 }

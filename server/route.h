@@ -24,6 +24,7 @@ enum route_flag {
     ROUTE_PUBLIC = 1, /* no token needed */
     ROUTE_ADMIN = 2,
     ROUTE_BODY = 4, /* takes a JSON body; others ignore a short one */
+    ROUTE_RAW = 16, /* takes a body of any type, at most SERVER_RAW_MAX bytes */
 };
 
 struct route {

@@ -57,13 +57,17 @@ struct sandbox_task {
     const struct sandbox_task_ops *ops;
 };
 
-/* Sends the EXEC (x->open is ignored, x->number is filled in). -1: ERR_STATE when it is not READY
+/* Reserves a number for a task: what is kept of it may be on disk before it begins. */
+uint32_t sandbox_number(struct sandbox *sb);
+/* Sends the EXEC (x->open is ignored, x->number is filled in; t->number when that is reserved, else
+ * a new one). -1: ERR_STATE when it is not READY
  * or PAUSED (a command: not READY), ERR_LIMIT when as many run as the runner takes. */
 int sandbox_exec(struct sandbox *sb, struct sandbox_task *t, const struct link_exec *x,
                  struct err *err);
 /* Takes over a number that the runner kept: only while the sandbox is adopted. */
 void sandbox_task_adopt(struct sandbox *sb, struct sandbox_task *t, uint32_t number);
 void sandbox_task_kill(struct sandbox_task *t, enum cause cause);
+/* 0: the runner lets go of the writing end of its stdin (wire.h). */
 void sandbox_task_signal(struct sandbox_task *t, int signal);
 /* Somebody used it: the idle clock starts anew. */
 void sandbox_touch(struct sandbox *sb);

@@ -18,6 +18,8 @@
 
 /* A request body: 64 MiB of stdin as base64, and room for files and the rest. */
 #define SERVER_BODY_MAX ((uint64_t)128 * 1024 * 1024)
+/* A body that is held in memory as it is. */
+#define SERVER_RAW_MAX ((uint64_t)16 * 1024 * 1024)
 /* From here on a body is decoded, or an answer encoded, by a worker thread. */
 #define SERVER_INLINE_MAX ((size_t)128 * 1024)
 

@@ -170,7 +170,7 @@ static const char *wire_fields_signal(const void *data, size_t tail, size_t nfds
     (void)tail;
     (void)nfds;
     const struct wire_signal *p = data;
-    if (p->signal < 1 || p->signal > 64)
+    if (p->signal > 64)
         return "signal";
     return p->reserved ? "reserved" : NULL;
 }

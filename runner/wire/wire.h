@@ -182,10 +182,12 @@ struct wire_close {
     struct wire_head head;
 };
 
-/* To the process group of a command's first process, while the command runs. */
+/* To the process group of a command's first process, while the command runs. 0 is no signal: the
+ * runner lets go of KEEP_STDIN, so that the command meets the end of its stdin when the server
+ * closes its own end. */
 struct wire_signal {
     struct wire_head head;
-    uint32_t signal; /* 1 … 64 */
+    uint32_t signal; /* 0 … 64 */
     uint32_t reserved;
 };
 
