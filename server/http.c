@@ -118,6 +118,10 @@ static void http_hangup_again(void *arg) {
 void http_sleep(struct http_req *req) {
     struct http_conn *c = req->conn;
     req->asleep = true;
+    req->asleep_ns = clock_mono_ns();
+    /* It is not the client that is slow. */
+    if (req->phase == HTTP_BODY)
+        http_deadline(c, 0);
     MHD_suspend_connection(req->mhd);
     if (c->half_closed && req->half_close_is_gone)
         loop_defer(c->http->loop, &c->again, http_hangup_again, c);
@@ -127,6 +131,10 @@ void http_wake(struct http_req *req) {
     if (!req->asleep)
         return;
     req->asleep = false;
+    if (req->phase == HTTP_BODY) {
+        req->begun_ns += clock_mono_ns() - req->asleep_ns;
+        http_deadline(req->conn, req->http->options.body_ms);
+    }
     MHD_resume_connection(req->mhd);
     http_run_soon(req->http);
 }
@@ -279,7 +287,35 @@ static enum MHD_Result http_begin(struct http_req *req) {
     }
     req->phase = HTTP_BODY;
     http_deadline(req->conn, h->options.body_ms);
-    return MHD_YES;
+    if (!req->early)
+        return MHD_YES;
+    h->app.handle(h->app.arg, req);
+    if (req->phase == HTTP_SWALLOW) {
+        error = req->refused;
+        req->phase = HTTP_HEADER;
+        return http_refuse(req, &error, false);
+    }
+    return req->upload != NULL ? MHD_YES : MHD_NO;
+}
+
+/* A client that sends, but hardly, must not stay: a minute, and a second per 64 KiB. */
+static void http_progress(struct http_req *req) {
+    uint64_t due =
+        req->begun_ns + (req->http->options.body_ms + req->body_seen / 64) * CLOCK_NS_PER_MS;
+    if (req->conn->due_ns < due)
+        req->conn->due_ns = due;
+}
+
+/* How many bytes of a piece were taken. */
+static size_t http_upload_piece(struct http_req *req, const char *data, size_t len) {
+    size_t taken = req->upload->piece(req->upload_arg, data, len);
+    if (req->phase != HTTP_BODY)
+        return 0; /* refused meanwhile: the same bytes come again, and are swallowed */
+    req->body_seen += taken;
+    http_progress(req);
+    if (taken < len)
+        http_sleep(req);
+    return taken;
 }
 
 static enum MHD_Result http_piece(struct http_req *req, const char *data, size_t len) {
@@ -290,11 +326,7 @@ static enum MHD_Result http_piece(struct http_req *req, const char *data, size_t
             return MHD_YES;
         error = req->refused;
     } else if (http_body_take(req, data, len, &error) == 0) {
-        /* A client that sends, but hardly, must not stay: a minute, and a second per 64 KiB. */
-        uint64_t due =
-            req->begun_ns + (req->http->options.body_ms + req->body_seen / 64) * CLOCK_NS_PER_MS;
-        if (req->conn->due_ns < due)
-            req->conn->due_ns = due;
+        http_progress(req);
         return MHD_YES;
     }
     http_linger(req->conn);
@@ -312,7 +344,10 @@ static enum MHD_Result http_whole(struct http_req *req) {
     req->phase = HTTP_HANDLED;
     if (req->body != NULL)
         req->body[req->body_len] = '\0';
-    req->http->app.handle(req->http->app.arg, req);
+    if (req->upload != NULL)
+        req->upload->whole(req->upload_arg);
+    else
+        req->http->app.handle(req->http->app.arg, req);
     if (req->response != NULL)
         return http_reply_queue(req);
     http_sleep(req);
@@ -341,6 +376,11 @@ static enum MHD_Result http_access(void *arg, struct MHD_Connection *mhd, const 
         req->version = version;
         req->has_nul = http_hides_nul(req, version);
         return http_begin(req);
+    }
+    if (*size > 0 && req->phase == HTTP_BODY && req->upload != NULL) {
+        *size -= http_upload_piece(req, data, *size);
+        if (req->phase == HTTP_BODY)
+            return MHD_YES;
     }
     if (*size > 0) {
         size_t len = *size;

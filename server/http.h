@@ -2,8 +2,10 @@
  *
  * A request is an explicit state machine:
  *
- *   HEADER   its line and headers arrive; deadline from the moment the connection opened or the
- * last answer left BODY     its body arrives, into memory that is capped; deadline by progress
+ *   HEADER   its line and headers arrive; deadline from the moment that the connection opened or
+ *            the last answer left
+ *   BODY     its body arrives, into memory that is capped, or in pieces to a handler that asked
+ *            for them; deadline by progress of the client
  *   SWALLOW  it is refused already, but its body is short: read it, so that the connection lives on
  *   HANDLED  a handler has it; the connection sleeps until http_reply…(), and is watched for a
  *            hang-up, which libmicrohttpd does not do for sleeping ones
@@ -43,7 +45,7 @@ struct http_app {
     /* The headers are in. 0: go on, at most *body_max bytes of body will be taken. -1: *error is
      * the answer. */
     int (*begin)(void *arg, struct http_req *req, uint64_t *body_max, struct api_error *error);
-    /* The whole request is in. Answers now or later. */
+    /* The whole request is in (its headers, when `early` was set). Answers now or later. */
     void (*handle)(void *arg, struct http_req *req);
     /* The answer is out or the connection lost: for counting. May be NULL. */
     void (*ended)(void *arg, struct http_req *req);
@@ -59,7 +61,16 @@ struct http_stream {
     void (*done)(void *arg);
 };
 
-#define HTTP_HEADERS_MAX 6
+/* Takes a body in pieces, as it arrives. */
+struct http_upload {
+    /* Takes up to `len` bytes: their number. When it takes fewer, the client has to wait until
+     * http_wake(). */
+    size_t (*piece)(void *arg, const char *data, size_t len);
+    /* That was all of it: the answer is awaited. */
+    void (*whole)(void *arg);
+};
+
+#define HTTP_HEADERS_MAX 10
 
 struct http_header {
     const char *name; /* a literal */
@@ -82,6 +93,10 @@ struct http_req {
     size_t body_len, body_alloc;
     uint64_t body_max;
     uint64_t body_seen;
+    bool early; /* set by `begin`: handle() is called before the body, http_take_upload() follows */
+    const struct http_upload *upload;
+    void *upload_arg;
+    uint64_t asleep_ns; /* when it fell asleep */
     bool asleep;
     bool dead;                /* the client is gone; the connection only waits to be closed */
     struct api_error refused; /* SWALLOW: the answer to come */
@@ -127,6 +142,11 @@ const char *http_query(struct http_req *req, const char *name);
 /* Takes the body away from the request: malloc'ed memory that the caller frees. */
 char *http_take_body(struct http_req *req, size_t *len);
 
+/* The body of an `early` request goes to `ops`, from within handle(). Until it is whole, the only
+ * possible answer is http_reply_error(), at any time; `gone` is told of a client that breaks off.
+ */
+void http_take_upload(struct http_req *req, const struct http_upload *ops, void *arg);
+
 /* Adds a header to the answer; call before http_reply…(). Over-long values are cut. */
 void http_add_header(struct http_req *req, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -146,5 +166,5 @@ void http_reply_error(struct http_req *req, const struct api_error *error);
 /* `size` bytes that the stream produces; UINT64_MAX = as many as come. */
 void http_reply_stream(struct http_req *req, int status, const char *type, uint64_t size,
                        const struct http_stream *stream, void *arg);
-/* The stream has something to say. Idempotent. */
+/* The stream has something to say, or the upload can take more. Idempotent. */
 void http_wake(struct http_req *req);

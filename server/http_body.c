@@ -165,6 +165,21 @@ int http_body_take(struct http_req *req, const char *data, size_t len, struct ap
     return 0;
 }
 
+void http_take_upload(struct http_req *req, const struct http_upload *ops, void *arg) {
+    req->upload = ops;
+    req->upload_arg = arg;
+}
+
+void http_body_refuse(struct http_req *req, const struct api_error *error) {
+    req->refused = *error;
+    req->phase = HTTP_SWALLOW;
+    req->upload = NULL;
+    req->gone = NULL;
+    req->body_seen = 0;
+    http_deadline(req->conn, req->http->options.body_ms);
+    http_wake(req);
+}
+
 void http_body_release(struct http_req *req) {
     req->http->body_bytes -= req->body_alloc;
     free(req->body);

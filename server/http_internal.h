@@ -49,6 +49,9 @@ int http_body_framing(struct http_req *req, struct api_error *error);
 void http_body_logged(void *arg, const char *fmt, va_list args);
 /* Takes a piece. -1 when it is over the cap or memory is short (*error). */
 int http_body_take(struct http_req *req, const char *data, size_t len, struct api_error *error);
+/* The answer to an upload that is still coming: the rest of it is swallowed when it is short; when
+ * it is long, it costs the connection. */
+void http_body_refuse(struct http_req *req, const struct api_error *error);
 void http_body_release(struct http_req *req);
 
 /* http_linger.c: a connection that is closed before its request was read must go on reading for a

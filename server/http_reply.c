@@ -8,7 +8,8 @@
 #include "str.h"
 
 #define HTTP_JSON "application/json"
-#define HTTP_STREAM_BLOCK 4096u
+/* What is sent at once of a stream whose size is known; the memory is held until its end. */
+#define HTTP_STREAM_BLOCK ((uint64_t)256 * 1024)
 
 static const char http_reply_no_memory[] =
     "{\"error\":{\"code\":\"internal\",\"message\":\"Out of memory.\"}}";
@@ -79,6 +80,10 @@ void http_reply_json(struct http_req *req, int status, char *json, size_t len) {
 
 void http_reply_error(struct http_req *req, const struct api_error *error) {
     size_t len = 0;
+    if (req->phase == HTTP_BODY) {
+        http_body_refuse(req, error);
+        return;
+    }
     char *json = api_error_encode(error, &len);
     if (error->status == 401)
         http_add_header(req, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
@@ -128,8 +133,11 @@ void http_reply_stream(struct http_req *req, int status, const char *type, uint6
     req->stream = stream;
     req->stream_arg = arg;
     req->half_close_is_gone = true;
-    struct MHD_Response *response =
-        MHD_create_response_from_callback(size == UINT64_MAX ? MHD_SIZE_UNKNOWN : size,
-                                          HTTP_STREAM_BLOCK, http_reply_read, req, NULL);
+    /* Without a known size the connection's own memory is used. */
+    uint64_t block = size == UINT64_MAX ? 1 : size + 1;
+    if (block > HTTP_STREAM_BLOCK)
+        block = HTTP_STREAM_BLOCK;
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        size == UINT64_MAX ? MHD_SIZE_UNKNOWN : size, (size_t)block, http_reply_read, req, NULL);
     http_reply_with(req, status, type, response);
 }

@@ -56,9 +56,9 @@ static bool route_is_json(const char *type) {
            strncasecmp(type + len - 5, "+json", 5) == 0;
 }
 
-static int route_check_body(struct http_req *req, struct api_error *error) {
+static int route_check_body(struct http_req *req, bool json, struct api_error *error) {
     const char *type = http_header(req, "Content-Type");
-    if (type != NULL && !route_is_json(type))
+    if (json && type != NULL && !route_is_json(type))
         return api_error_set(error, 415, "not_json", NULL,
                              "The body must be JSON (Content-Type: application/json).");
     const char *coding = http_header(req, "Content-Encoding");
@@ -84,14 +84,19 @@ int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct a
     }
     if ((r->flags & ROUTE_ADMIN) != 0 && !req->user_admin)
         return api_error_set(error, 403, "forbidden", NULL, "This needs an administrator's token.");
-    if ((r->flags & ROUTE_BODY) != 0 && route_check_body(req, error) < 0)
+    if ((r->flags & (ROUTE_BODY | ROUTE_UPLOAD)) != 0 &&
+        route_check_body(req, (r->flags & ROUTE_BODY) != 0, error) < 0)
         return -1;
-    if ((r->flags & ROUTE_BODY) != 0 && s->draining)
+    if ((r->flags & (ROUTE_BODY | ROUTE_UPLOAD)) != 0 && s->draining)
         return api_error_set(error, 503, "draining", NULL,
                              "The server is about to stop and takes no new work.");
     *body_max = (r->flags & ROUTE_BODY) != 0  ? SERVER_BODY_MAX
                 : (r->flags & ROUTE_RAW) != 0 ? SERVER_RAW_MAX
                                               : ROUTE_IDLE_BODY_MAX;
+    if ((r->flags & ROUTE_UPLOAD) != 0) {
+        req->early = true;
+        *body_max = UINT64_MAX - 1; /* it takes no memory; the handler has its own idea */
+    }
     req->route = r;
     return 0;
 }

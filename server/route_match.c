@@ -33,12 +33,17 @@ static int route_decode(const char *from, size_t len, char *to, size_t size) {
     return 0;
 }
 
-/* 1 = matches, 0 = does not, -1 = cannot be decoded. */
+/* 1 = matches, 0 = does not, -1 = cannot be decoded, -2 = too long. */
 static int route_match(const char *pattern, const char *path, struct route_args *args) {
     args->count = 0;
+    args->rest[0] = '\0';
     while (*pattern == '/' && *path == '/') {
         pattern++;
         path++;
+        if (strcmp(pattern, "{*}") == 0) {
+            int rest = route_decode(path, strlen(path), args->rest, sizeof(args->rest));
+            return rest == 0 ? 1 : rest < 0 ? -1 : -2;
+        }
         size_t want = strcspn(pattern, "/"), have = strcspn(path, "/");
         char *to = args->value[args->count < ROUTE_ARGS_MAX ? args->count : 0];
         char segment[ROUTE_ARG_SIZE];
@@ -74,6 +79,11 @@ const struct route *route_find(const struct route *table, const char *method, co
     args->allow[0] = '\0';
     for (const struct route *r = table; r->method != NULL; r++) {
         int rc = route_match(r->pattern, path, args);
+        if (rc == -2) {
+            api_error_set(error, 400, "name_too_long", NULL,
+                          "The path of a file may have at most %d bytes.", ROUTE_REST_SIZE - 1);
+            return NULL;
+        }
         if (rc < 0) {
             api_error_set(error, 400, "bad_path", NULL, "The path has a bad escape in it.");
             return NULL;
@@ -114,4 +124,17 @@ int route_query_bool(struct http_req *req, const char *name, bool *value, struct
         return api_error_set(error, 400, "bad_query", NULL,
                              "The query parameter %s must be true or false.", name);
     return 0;
+}
+
+int route_query_text(struct http_req *req, const char *name, char *text, size_t size,
+                     struct api_error *error) {
+    const char *value = http_query(req, name);
+    text[0] = '\0';
+    if (value == NULL)
+        return 0;
+    int rc = route_decode(value, strlen(value), text, size);
+    if (rc == 0)
+        return 0;
+    return api_error_set(error, 400, "bad_query", NULL, "The query parameter %s is %s.", name,
+                         rc > 0 ? "too long" : "badly escaped");
 }

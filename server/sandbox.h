@@ -84,9 +84,11 @@ int sandbox_dir(const struct sandbox *sb);
 /* Serial of its contents: counts up with every restore, so that what was remembered of its files
  * can be forgotten. */
 uint64_t sandbox_epoch(const struct sandbox *sb);
+/* The loop that everything of it runs on, borrowed. */
+struct loop *sandbox_loop(const struct sandbox *sb);
 
 /* Modules keep what they know of a sandbox here: freed with it. */
-enum sandbox_part { SANDBOX_EXECS, SANDBOX_SYNC, SANDBOX_PARTS };
+enum sandbox_part { SANDBOX_EXECS, SANDBOX_SYNC, SANDBOX_FILES, SANDBOX_PARTS };
 struct sandbox_part_ops {
     void (*free)(void *part);
     /* The server comes back: the sandbox was adopted; the executions that the runner kept are in

@@ -17,6 +17,7 @@ static const struct route table[] = {
     {"GET", "/v1/runs/{}", 0, nothing},
     {"DELETE", "/v1/runs/{}", 0, nothing},
     {"GET", "/v1/runs/{}/steps/{}/stdout", 0, nothing},
+    {"PUT", "/v1/boxes/{}/files/{*}", 0, nothing},
     {0},
 };
 
@@ -60,11 +61,38 @@ static void test_table(void **state) {
         {"GET", "/v1/runs/%2", -400},
         {"GET", "/v1/..", -404},
         {"GET", "/v1/runs/%2e%2e/steps/0/stdout", 4},
+        {"PUT", "/v1/boxes/x/files/", 5},
+        {"PUT", "/v1/boxes/x/files/a/b/../c%2fd", 5},
+        {"GET", "/v1/boxes/x/files/a", -405},
+        {"PUT", "/v1/boxes/x/files", -404},
+        {"PUT", "/v1/boxes/x/y/files/a", -404},
+        {"PUT", "/v1/boxes/x/files/a%00b", -400},
+        {"PUT", "/v1/boxes/x/files/a%4", -400},
     };
     for (size_t i = 0; i < UNIT_COUNT(rows); i++)
         if (find(rows[i].method, rows[i].path, &args) != rows[i].want)
             fail_msg("%s %s: %d", rows[i].method, rows[i].path,
                      find(rows[i].method, rows[i].path, &args));
+}
+
+static void test_the_rest_of_a_path_is_decoded_as_a_whole(void **state) {
+    (void)state;
+    struct route_args args;
+    char path[ROUTE_REST_SIZE + 100] = "/v1/boxes/sb/files/";
+    size_t prefix = strlen(path);
+    assert_int_equal(find("PUT", "/v1/boxes/sb/files/work%2Fa//%ff%20b/", &args), 5);
+    assert_int_equal(args.count, 1);
+    assert_string_equal(args.value[0], "sb");
+    assert_string_equal(args.rest, "work/a//\xff b/");
+    assert_int_equal(find("PUT", "/v1/boxes/sb/files/", &args), 5);
+    assert_string_equal(args.rest, "");
+    assert_int_equal(find("GET", "/v1/runs/x", &args), 2);
+    assert_string_equal(args.rest, "");
+    memset(path + prefix, 'x', ROUTE_REST_SIZE - 1);
+    assert_int_equal(find("PUT", path, &args), 5);
+    assert_int_equal(strlen(args.rest), ROUTE_REST_SIZE - 1);
+    path[prefix + ROUTE_REST_SIZE - 1] = 'x';
+    assert_int_equal(find("PUT", path, &args), -400);
 }
 
 static void test_args(void **state) {
@@ -95,6 +123,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_args),
+        cmocka_unit_test(test_the_rest_of_a_path_is_decoded_as_a_whole),
         cmocka_unit_test(test_allow),
     };
     return cmocka_run_group_tests_name("route_match", tests, NULL, NULL);
