@@ -106,7 +106,7 @@ CFLAGS_init := -Os -fno-pie -idirafter /usr/include -idirafter /usr/include/$(MA
 LDFLAGS_init := -static -no-pie -s
 # What process 1 uses of the shared directories; the rest may need more than musl has.
 ONLY_init_runner/base := buf clock err fd str
-ONLY_init_runner/wire := bundle spec
+ONLY_init_runner/wire := bundle fileop spec
 
 CC_san = $(CC)
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
