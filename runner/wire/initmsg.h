@@ -7,12 +7,15 @@
  *   runner: SEAL, once child 0 is ready   init: SEALED; from now on it holds no capability
  *   runner: FORK(n) for a later execution
  *                                         init: EXITED(pid, status) for each child that it forked
+ *   runner: SIGNAL(pid, signal): to the process group of such a child; no answer
  * A child's socket (descriptor 3 of the child, closed by exec):
  *                                         child: HELLO; the kernel adds its process id for us
  *   runner: GO, once it sits in its cgroup child: READY; it has no capability any more, and is
  *                                         halfway to the jail's user (setup_halfway_user())
- *   runner: EXEC with descriptors         child: the jail's user from now on; STARTED just before
- *                                         exec, then end of file; or REFUSED with what failed
+ *   runner: EXEC with descriptors         child: TERMINAL with a terminal's master, if one was asked
+ *                                         for; STARTED just before exec, then end of file; or
+ *                                         REFUSED with what failed. The jail's user from EXEC on,
+ *                                         except for file operations, which stay halfway
  * Anything out of order is fatal for the jail: both sides stop at once. */
 #pragma once
 
@@ -32,6 +35,7 @@ enum initmsg_type {
     INITMSG_SEAL,
     INITMSG_GO,
     INITMSG_EXEC,
+    INITMSG_SIGNAL,
 
     INITMSG_SETUP_OK = 32,
     INITMSG_SEALED,
@@ -41,6 +45,7 @@ enum initmsg_type {
     INITMSG_READY,
     INITMSG_STARTED,
     INITMSG_REFUSED,
+    INITMSG_TERMINAL,
 };
 
 struct initmsg_setup {
@@ -68,6 +73,13 @@ struct initmsg_word {
     uint32_t first;
 };
 
+struct initmsg_signal {
+    uint32_t type;
+    uint32_t pid; /* inside */
+    uint32_t signal;
+    uint32_t reserved;
+};
+
 /* Built-in commands that prove at start that a limit or layer works; see init/probe.h. */
 enum initmsg_probe {
     INITMSG_PROBE_NONE = 0,
@@ -89,8 +101,8 @@ enum initmsg_probe {
 struct initmsg_exec {
     uint32_t type;
     uint32_t kind;  /* enum wire_exec_kind */
-    uint32_t fds;   /* mask of enum wire_exec_fd, in the order attached */
-    uint32_t flags; /* WIRE_EXEC_SHELL */
+    uint32_t fds;   /* mask of enum wire_exec_fd without KEEP, in the order attached */
+    uint32_t flags; /* WIRE_EXEC_SHELL, WIRE_EXEC_PTY */
     uint32_t probe; /* enum initmsg_probe; only the runner itself sets it */
     uint32_t collect_files;
     uint64_t collect_bytes;
@@ -98,6 +110,8 @@ struct initmsg_exec {
     uint64_t file_bytes;
     uint64_t stack_bytes;
     uint32_t spec_size;
+    uint32_t upper; /* 1: the live upper directory is attached, last */
+    uint16_t rows, cols;
     uint32_t reserved;
     /* then the spec, unless WIRE_FD_SPEC */
 };

@@ -21,6 +21,8 @@
  *   server: EXEC(jail, n) any number       runner: STARTED(jail, n) with a terminal's master, if it
  *                                                  has one; END(jail, n)
  *   server: SIGNAL(jail, n)                (no answer)
+ *   server: RELEASE(jail, n)               (no answer) the runner's KEEP_STDIN is closed: with the
+ *                                          server's own end the command's stdin ends
  *   server: FREEZE, SNAPSHOT, RESTORE      runner: DONE(jail, what): one answer each, in order
  *   server: DROP(key)                      (no answer) a snapshot is forgotten
  *   server: CLOSE(jail)                    runner: CLOSED(jail)
@@ -29,7 +31,8 @@
  *   runner: … KEPT(key)…, KEPT_SNAPSHOT(key)…, READY
  *   server: ADOPT(jail, key)               runner: KEPT_EXEC(jail, n) with descriptors, for each
  *                                                  execution that runs or whose END nobody heard;
- *                                                  DONE(jail, ADOPT); the ENDs
+ *                                                  DONE(jail, ADOPT); the ENDs. If it is gone
+ *                                                  meanwhile: DONE with ENOENT, CLOSED
  * Whoever does not know a key adopts and closes it.
  * OPEN and its first EXEC may travel in one datagram, the EXEC behind the OPEN, with its
  * descriptors: two would wake the runner twice. An EXEC that comes while the jail is being made
@@ -72,6 +75,7 @@ enum wire_type {
     WIRE_RESTORE,
     WIRE_DROP,
     WIRE_ADOPT,
+    WIRE_RELEASE,
     /* runner -> server */
     WIRE_WELCOME = 64,
     WIRE_POLICY,
@@ -207,6 +211,10 @@ struct wire_freeze {
 struct wire_key {
     struct wire_head head;
     char key[WIRE_NAME_MAX];
+};
+
+struct wire_release {
+    struct wire_head head;
 };
 
 struct wire_welcome {
