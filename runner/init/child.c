@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -16,6 +17,7 @@
 #include "clock.h"
 #include "collect.h"
 #include "fd.h"
+#include "fileop_run.h"
 #include "init.h"
 #include "launch.h"
 #include "probe.h"
@@ -96,11 +98,12 @@ static void child_confine(struct child *c) {
 struct child_fds {
     int spec;
     int bundle;
+    int upper;
 };
 
 /* Puts the attached descriptors, in the order of the mask's bits, where they belong. */
 static struct child_fds child_take_fds(const struct initmsg_exec *e, const int *fds, size_t nfds) {
-    struct child_fds out = {-1, -1};
+    struct child_fds out = {-1, -1, -1};
     size_t next = 0;
     for (uint32_t bit = 1; bit <= WIRE_FD_BUNDLE; bit <<= 1) {
         if (!(e->fds & bit)) {
@@ -120,6 +123,9 @@ static struct child_fds child_take_fds(const struct initmsg_exec *e, const int *
                 child_refuse("descriptors", "", errno);
             }
         }
+    }
+    if (e->upper && next < nfds) {
+        out.upper = fds[next++];
     }
     if (next != nfds) {
         child_refuse("descriptors", "", EPROTO);
@@ -160,6 +166,25 @@ static void child_spec(struct child *c, const struct initmsg_exec *e, size_t siz
     }
 }
 
+/* A terminal of the jail's own devpts becomes 0, 1 and 2; its master goes to the runner. */
+static void child_terminal(const struct initmsg_exec *e) {
+    struct initmsg_report r = {.type = INITMSG_TERMINAL};
+    const struct winsize size = {.ws_row = e->rows, .ws_col = e->cols};
+    int unlock = 0;
+    int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (master < 0 || ioctl(master, TIOCSPTLCK, &unlock) != 0) {
+        child_refuse("terminal", "/dev/ptmx", errno);
+    }
+    int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
+    if (slave < 0 || ioctl(slave, TIOCSWINSZ, &size) != 0 || ioctl(slave, TIOCSCTTY, 0) != 0 ||
+        dup2(slave, 0) < 0 || dup2(slave, 1) < 0 || dup2(slave, 2) < 0) {
+        child_refuse("terminal", "/dev/pts", errno);
+    }
+    if (fd_send(INITMSG_FD, &r, sizeof r, &master, 1, NULL) != 0) {
+        _exit(125);
+    }
+}
+
 static void child_started(void) {
     struct timespec cpu = {0, 0};
     (void)clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
@@ -177,7 +202,8 @@ child_run(struct child *c, size_t size, const int *fds, size_t nfds) {
         child_refuse("message", "", EPROTO);
     }
     memcpy(&e, c->message, sizeof e);
-    if (setup_become_user() != 0) {
+    /* What reads and writes files for the server stays a process that nobody inside may signal. */
+    if (e.kind == WIRE_EXEC_COMMAND && setup_become_user() != 0) {
         child_refuse("ids", "", errno);
     }
     struct child_fds extra = child_take_fds(&e, fds, nfds);
@@ -190,6 +216,13 @@ child_run(struct child *c, size_t size, const int *fds, size_t nfds) {
     char path[WIRE_TEXT_MAX] = "";
     if (extra.bundle >= 0 && unpack_bundle(extra.bundle, path, sizeof path) != 0) {
         child_refuse("files", path, errno);
+    }
+    if (e.flags & WIRE_EXEC_PTY) {
+        child_terminal(&e);
+    }
+    if (e.kind == WIRE_EXEC_FILES) {
+        child_started();
+        _exit(fileop_run(&c->spec, extra.upper));
     }
     if (chdir(c->spec.cwd) != 0) {
         child_refuse("chdir", c->spec.cwd, errno);

@@ -108,6 +108,24 @@ static void init_seal(struct init *in, size_t size) {
     init_report(&r, NULL, 0);
 }
 
+/* To the process group of an execution, whose first process leads it: setup_halfway_user(). Only
+ * while that one is not reaped, so that its number is its own. */
+static void init_signal(const struct init *in, size_t size) {
+    struct initmsg_signal msg;
+    if (!in->sealed || size != sizeof msg) {
+        init_fail("signal message", EPROTO);
+    }
+    memcpy(&msg, in->message, sizeof msg);
+    for (size_t i = 0; i < INIT_CHILDREN_MAX; i++) {
+        if (in->child[i] > 0 && (uint32_t)in->child[i] == msg.pid) {
+            setup_before_fork(); /* as process 1 it may signal nobody */
+            (void)kill(-in->child[i], (int)msg.signal);
+            setup_after_fork();
+            return;
+        }
+    }
+}
+
 /* Reports the end of an execution's process; an orphan's is nobody's business. */
 static void init_tell(struct init *in, const siginfo_t *si) {
     int status = si->si_code == CLD_EXITED ? (si->si_status & 0xff) << 8 : si->si_status;
@@ -168,6 +186,9 @@ static void init_command(struct init *in) {
         break;
     case INITMSG_SEAL:
         init_seal(in, (size_t)n);
+        break;
+    case INITMSG_SIGNAL:
+        init_signal(in, (size_t)n);
         break;
     default:
         init_fail("message type", EPROTO);

@@ -155,7 +155,7 @@ static int setup_proc(struct setup *s) {
 static int setup_devpts(struct setup *s) {
     (void)s;
     return mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC,
-                 "newinstance,ptmxmode=0666,mode=0620,max=32");
+                 "newinstance,ptmxmode=0666,mode=0620,max=128");
 }
 
 /* What /proc says of the host to any user who asks. Files that only the host's root may open need

@@ -59,6 +59,7 @@ void cgroup_step_init(struct cgroup_step *step) {
     for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {
         step->fd[i] = -1;
     }
+    step->pids_fd = step->refused_fd = step->share_fd = -1;
     step->usage_fd = step->user_fd = step->peak_fd = step->oom_fd = step->events_fd = -1;
 }
 
@@ -71,19 +72,32 @@ static int cgroup_delegate(const struct cgroup_tree *tree, int dir, struct err *
     return fd_write_kernel(dir, "cgroup.subtree_control", want, sizeof want - 1, err);
 }
 
+struct cgroup_counts {
+    int pids_fd, refused_fd, share_fd;
+};
+
+/* The files that count pids and CPU share in the groups `fd`. */
+static int cgroup_counts_open(const struct cgroup_host *host, const int fd[CGROUP_TREES_MAX],
+                              struct cgroup_counts *c, struct err *err) {
+    int pids = fd[cgroup_find(host, CGROUP_PIDS)];
+    c->pids_fd = cgroup_open(pids, host->pids_peak ? "pids.peak" : "pids.current", err);
+    c->refused_fd = c->pids_fd < 0 ? -1 : cgroup_open(pids, "pids.events", err);
+    c->share_fd =
+        c->refused_fd < 0 ? -1 : cgroup_open(fd[cgroup_find(host, CGROUP_CPU)], "cpu.stat", err);
+    return c->share_fd < 0 ? -1 : 0;
+}
+
 /* The counters of a jail stay open: they are read at the end of every step. */
 static int cgroup_jail_counters(const struct cgroup_host *host, struct cgroup_jail *jail,
                                 struct err *err) {
     size_t mem = cgroup_find(host, CGROUP_MEMORY);
-    int pids = jail->fd[cgroup_find(host, CGROUP_PIDS)];
     const char *peak = host->tree[mem].v2 ? "memory.peak" : "memory.max_usage_in_bytes";
-    jail->pids_fd = cgroup_open(pids, host->pids_peak ? "pids.peak" : "pids.current", err);
-    jail->refused_fd = jail->pids_fd < 0 ? -1 : cgroup_open(pids, "pids.events", err);
-    if (jail->refused_fd < 0) {
-        return -1;
-    }
-    jail->share_fd = cgroup_open(jail->fd[cgroup_find(host, CGROUP_CPU)], "cpu.stat", err);
-    jail->peak_fd = jail->share_fd < 0 ? -1 : cgroup_open(jail->fd[mem], peak, err);
+    struct cgroup_counts c = {-1, -1, -1};
+    int rc = cgroup_counts_open(host, jail->fd, &c, err);
+    jail->pids_fd = c.pids_fd;
+    jail->refused_fd = c.refused_fd;
+    jail->share_fd = c.share_fd;
+    jail->peak_fd = rc != 0 ? -1 : cgroup_open(jail->fd[mem], peak, err);
     return jail->peak_fd < 0 ? -1 : 0;
 }
 
@@ -155,24 +169,31 @@ static int cgroup_share(bool v2, int dir, uint64_t cpus_milli, struct err *err) 
     return fd_write_kernel(dir, "cpu.max", text, (size_t)n, err);
 }
 
+/* pids and CPU share of a jail, or of a step that has its own. */
+static int cgroup_crowd(const struct cgroup_host *host, const int fd[CGROUP_TREES_MAX],
+                        const struct limits *limits, struct err *err) {
+    size_t pids = cgroup_find(host, CGROUP_PIDS);
+    size_t cpu = cgroup_find(host, CGROUP_CPU);
+    if (cgroup_put(fd[pids], "pids.max", limits->v[LIMIT_PIDS], err) != 0) {
+        return -1;
+    }
+    return cgroup_share(host->tree[cpu].v2, fd[cpu], limits->v[LIMIT_CPUS_MILLI], err);
+}
+
 int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *jail,
                       const struct limits *limits, struct err *err) {
     size_t mem = cgroup_find(host, CGROUP_MEMORY);
-    size_t pids = cgroup_find(host, CGROUP_PIDS);
-    size_t cpu = cgroup_find(host, CGROUP_CPU);
-    if (cgroup_memory(host, mem, jail->fd[mem], limits->v[LIMIT_MEM_BYTES], err) != 0 ||
-        cgroup_put(jail->fd[pids], "pids.max", limits->v[LIMIT_PIDS], err) != 0) {
+    if (cgroup_memory(host, mem, jail->fd[mem], limits->v[LIMIT_MEM_BYTES], err) != 0) {
         return -1;
     }
-    return cgroup_share(host->tree[cpu].v2, jail->fd[cpu], limits->v[LIMIT_CPUS_MILLI], err);
+    return cgroup_crowd(host, jail->fd, limits, err);
 }
 
-static int cgroup_throttled(const struct cgroup_host *host, const struct cgroup_jail *jail,
-                            uint64_t *ns, struct err *err) {
+static int cgroup_throttled(const struct cgroup_host *host, int share_fd, uint64_t *ns,
+                            struct err *err) {
     bool v2 = host->tree[cgroup_find(host, CGROUP_CPU)].v2;
     uint64_t value = 0;
-    if (fd_read_keyed_u64(jail->share_fd, v2 ? "throttled_usec" : "throttled_time", &value, err) !=
-        0) {
+    if (fd_read_keyed_u64(share_fd, v2 ? "throttled_usec" : "throttled_time", &value, err) != 0) {
         return -1;
     }
     *ns = v2 ? value * 1000 : value;
@@ -183,19 +204,22 @@ int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, s
     if (fd_read_keyed_u64(jail->refused_fd, "max", &jail->refused_base, err) != 0) {
         return -1;
     }
-    return cgroup_throttled(host, jail, &jail->throttled_base, err);
+    return cgroup_throttled(host, jail->share_fd, &jail->throttled_base, err);
 }
 
 int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *jail,
-                     struct cgroup_jail_usage *usage, struct err *err) {
+                     const struct cgroup_step *step, struct cgroup_jail_usage *usage,
+                     struct err *err) {
     struct cgroup_jail_usage u = {0};
-    if (fd_read_u64(jail->pids_fd, &u.pids_peak, err) != 0 ||
-        fd_read_keyed_u64(jail->refused_fd, "max", &u.pids_refused, err) != 0 ||
-        cgroup_throttled(host, jail, &u.throttled_ns, err) != 0) {
+    if (fd_read_u64(step->own ? step->pids_fd : jail->pids_fd, &u.pids_peak, err) != 0 ||
+        fd_read_keyed_u64(step->own ? step->refused_fd : jail->refused_fd, "max", &u.pids_refused,
+                          err) != 0 ||
+        cgroup_throttled(host, step->own ? step->share_fd : jail->share_fd, &u.throttled_ns, err) !=
+            0) {
         return -1;
     }
-    u.pids_refused -= jail->refused_base;
-    u.throttled_ns -= jail->throttled_base;
+    u.pids_refused -= step->own ? 0 : jail->refused_base;
+    u.throttled_ns -= step->own ? 0 : jail->throttled_base;
     *usage = u;
     return 0;
 }
@@ -210,8 +234,7 @@ static int cgroup_step_parent(const struct cgroup_host *host, const struct cgrou
     return jail->fd[i] >= 0 ? jail->fd[i] : host->tree[i].base_fd;
 }
 
-static int cgroup_step_counters(const struct cgroup_host *host, struct cgroup_step *step,
-                                struct err *err) {
+int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, struct err *err) {
     size_t mem = cgroup_find(host, CGROUP_MEMORY);
     size_t acct = cgroup_find(host, CGROUP_CPUACCT);
     size_t kill = cgroup_find(host, CGROUP_KILL);
@@ -238,31 +261,51 @@ static int cgroup_step_counters(const struct cgroup_host *host, struct cgroup_st
         return -1;
     }
     step->events_fd = cgroup_open(step->fd[kill], "cgroup.events", err);
-    return step->events_fd < 0 ? -1 : 0;
+    if (step->events_fd < 0 || !step->own) {
+        return step->events_fd < 0 ? -1 : 0;
+    }
+    struct cgroup_counts c = {-1, -1, -1};
+    int rc = cgroup_counts_open(host, step->fd, &c, err);
+    step->pids_fd = c.pids_fd;
+    step->refused_fd = c.refused_fd;
+    step->share_fd = c.share_fd;
+    return rc;
 }
 
 int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
-                     struct cgroup_step *step, struct err *err) {
+                     bool own, struct cgroup_step *step, struct err *err) {
+    uint32_t roles = own ? CGROUP_ROLES : CGROUP_STEP_ROLES;
     cgroup_step_init(step);
+    step->own = own;
     /* The jail's name is in it, since a tree without a directory per jail has all steps side by
      * side. */
     (void)snprintf(step->name, sizeof step->name, "%.40s.s%u", jail->name, n);
     for (size_t i = 0; i < host->count; i++) {
-        if (!(host->tree[i].roles & CGROUP_STEP_ROLES)) {
+        if (!(host->tree[i].roles & roles)) {
             continue;
         }
         step->fd[i] = cgroup_mkdir(cgroup_step_parent(host, jail, i), step->name, err);
         if (step->fd[i] < 0) {
-            goto fail;
+            (void)cgroup_step_remove(host, jail, step, NULL);
+            return -1;
         }
     }
-    if (cgroup_step_counters(host, step, err) != 0) {
-        goto fail;
+    return 0;
+}
+
+int cgroup_step_extend(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       struct cgroup_step *step, pid_t pid, struct err *err) {
+    step->own = true;
+    for (size_t i = 0; i < host->count; i++) {
+        if (step->fd[i] >= 0 || !(host->tree[i].roles & CGROUP_ROLES)) {
+            continue;
+        }
+        step->fd[i] = cgroup_mkdir(cgroup_step_parent(host, jail, i), step->name, err);
+        if (step->fd[i] < 0 || cgroup_put(step->fd[i], "cgroup.procs", (uint64_t)pid, err) != 0) {
+            return -1;
+        }
     }
     return 0;
-fail:
-    (void)cgroup_step_remove(host, jail, step, NULL);
-    return -1;
 }
 
 int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *step,
@@ -273,7 +316,10 @@ int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *
                                       bytes / CGROUP_TCP_SHARE, err) != 0) {
         return -1;
     }
-    return cgroup_memory(host, mem, step->fd[mem], bytes, err);
+    if (cgroup_memory(host, mem, step->fd[mem], bytes, err) != 0) {
+        return -1;
+    }
+    return step->own ? cgroup_crowd(host, step->fd, limits, err) : 0;
 }
 
 int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail *jail,
@@ -364,6 +410,19 @@ int cgroup_step_kill(const struct cgroup_host *host, const struct cgroup_step *s
     return cgroup_put(step->fd[cgroup_find(host, CGROUP_KILL)], "cgroup.kill", 1, err);
 }
 
+int cgroup_step_freeze(const struct cgroup_host *host, const struct cgroup_step *step, bool frozen,
+                       struct err *err) {
+    return cgroup_put(step->fd[cgroup_find(host, CGROUP_KILL)], "cgroup.freeze", frozen, err);
+}
+
+int cgroup_step_frozen(const struct cgroup_step *step, struct err *err) {
+    uint64_t value = 0;
+    if (fd_read_keyed_u64(step->events_fd, "frozen", &value, err) != 0) {
+        return -1;
+    }
+    return value != 0;
+}
+
 static int cgroup_rmdir(int parent, const char *name, int *fd, struct err *err) {
     if (*fd < 0) {
         return 0;
@@ -376,6 +435,9 @@ static int cgroup_rmdir(int parent, const char *name, int *fd, struct err *err) 
 }
 
 static void cgroup_step_close(struct cgroup_step *step) {
+    fd_close(&step->pids_fd);
+    fd_close(&step->refused_fd);
+    fd_close(&step->share_fd);
     fd_close(&step->usage_fd);
     fd_close(&step->user_fd);
     fd_close(&step->peak_fd);

@@ -5,8 +5,9 @@
  * with a mask of what it does for us. A tree gets a directory per jail if it limits something of
  * the whole jail, and a directory per step if it counts or kills a single step:
  *
- *     <base>/<jail>/            memory and cpu and pids limits of the run
- *     <base>/<jail>/s<n>/       memory limit and peak, CPU usage, oom kills, kill of step n
+ *     <base>/<jail>/            memory and cpu and pids limits of the run or sandbox
+ *     <base>/<jail>/s<n>/       memory limit and peak, CPU usage, oom kills, kill of step n; in a
+ *                               sandbox, where several run at once, cpu and pids limits too
  *
  * where <base> is "pinfold-<id>/<shard>" below the runner's own group (v2: below the first ancestor
  * that may have children with controllers). Process 1 of a jail stays outside, in the runner's own
@@ -75,6 +76,10 @@ struct cgroup_jail {
 struct cgroup_step {
     int fd[CGROUP_TREES_MAX];
     char name[CGROUP_NAME_MAX];
+    bool own;    /* limits and counts pids and CPU share itself */
+    int pids_fd; /* with `own`: as in struct cgroup_jail */
+    int refused_fd;
+    int share_fd;
     int usage_fd;  /* cpuacct.usage, or cpu.stat */
     int user_fd;   /* cpuacct.usage_user; -1 on v2, where cpu.stat has it */
     int peak_fd;   /* memory.max_usage_in_bytes, or memory.peak */
@@ -122,15 +127,26 @@ int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *
                       const struct limits *limits, struct err *err);
 /* Forgets what earlier steps counted in the jail's own files. */
 int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
+/* What is counted of pids and CPU share: by the step's own group if it has one, else by the jail's.
+ */
 int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *jail,
-                     struct cgroup_jail_usage *usage, struct err *err);
+                     const struct cgroup_step *step, struct cgroup_jail_usage *usage,
+                     struct err *err);
 /* Memory peak of the whole jail, all its steps. */
 int cgroup_jail_peak(const struct cgroup_jail *jail, uint64_t *bytes, struct err *err);
 
+/* `own`: with limits of its own for pids and CPU share. */
 int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
-                     struct cgroup_step *step, struct err *err);
-/* The step's own memory limit, at most the jail's. v1 does not count the buffers of sockets (TCP
- * and UDP) as memory: there they get a quarter of it on top, and nothing beyond. */
+                     bool own, struct cgroup_step *step, struct err *err);
+/* Makes a step's group `own` after process `pid` was attached to it. */
+int cgroup_step_extend(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       struct cgroup_step *step, pid_t pid, struct err *err);
+/* Opens the counters, which cgroup_step_cpu(), _read() and _populated() need: when the step starts,
+ * so that one that only waits holds few descriptors. */
+int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, struct err *err);
+/* The step's own limits, at most the jail's: memory, and if it is `own`, pids and CPU share. v1
+ * does not count the buffers of sockets (TCP and UDP) as memory: there they get a quarter of it on
+ * top, and nothing beyond. */
 int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *step,
                       const struct limits *limits, struct err *err);
 /* Moves a process into the step's group in every tree. */
@@ -147,6 +163,13 @@ int cgroup_step_count(const struct cgroup_host *host, const struct cgroup_step *
 /* SIGKILL to everything in it, atomically against fork (cgroup.kill, Linux 5.14). */
 int cgroup_step_kill(const struct cgroup_host *host, const struct cgroup_step *step,
                      struct err *err);
+
+/* Stops all its processes, or lets them go on. They are stopped, or going, when
+ * cgroup_step_frozen() says so: a moment later. */
+int cgroup_step_freeze(const struct cgroup_host *host, const struct cgroup_step *step, bool frozen,
+                       struct err *err);
+/* 1, 0, or -1 on error. */
+int cgroup_step_frozen(const struct cgroup_step *step, struct err *err);
 
 /* Remove the directories. 0 when gone; -1 with EBUSY in err->code while a dead process is not yet
  * reaped: call again a little later. Idempotent; accept half-made groups. */

@@ -22,158 +22,59 @@
 #define EXEC_POLL_NS (2 * CLOCK_NS_PER_MS)    /* while waiting for either */
 #define EXEC_WATCH_NS (20 * CLOCK_NS_PER_MS)  /* counters that a request wants to end on */
 #define EXEC_PREPARE_NS (60 * CLOCK_NS_PER_S) /* to unpack files, at most */
+#define EXEC_SIGNAL_NS (1 * CLOCK_NS_PER_MS)  /* between looks for the start of a command */
 #define EXEC_FILTERED_MAX 64
 #define EXEC_CPU_IDLE_NS (8 * CLOCK_NS_PER_MS)
 #define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS /* grain of the CPU limit */
 
-static struct loop *exec_loop(const struct exec *x) {
-    return x->jail->host->loop;
+static void exec_refused(struct end_facts *f, struct initmsg_report *r) {
+    f->refused = true;
+    f->refused_code = r->code;
+    r->stage[sizeof r->stage - 1] = '\0';
+    r->path[sizeof r->path - 1] = '\0';
+    (void)str_copy(f->refused_stage, sizeof f->refused_stage, r->stage);
+    (void)str_copy(f->refused_path, sizeof f->refused_path, r->path);
 }
 
-/* Is the process that says HELLO one of this jail's? Its number comes from the kernel, so this can
- * only fail if it died and the number was given away in between. */
-static bool exec_is_ours(const struct exec *x, pid_t pid) {
-    char path[64];
-    struct stat st;
-    (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)pid);
-    return stat(path, &st) == 0 && st.st_ino == x->jail->pid_ns;
-}
-
-static void exec_hello(struct exec *x, const struct initmsg_report *r, const struct ucred *cred) {
-    struct err err;
-    const struct initmsg_word go = {.type = INITMSG_GO, .first = x->ordinal == 0};
-    if (x->state != EXEC_FORKED || cred->pid <= 0) {
-        jail_fail(x->jail, "hello", EPROTO, "an unexpected process spoke on a child's socket");
-        return;
+static void exec_heard(struct exec *x, struct initmsg_report *r, int *fds, size_t nfds) {
+    struct end_facts *f = &x->facts;
+    if (r->type == INITMSG_TERMINAL && x->terminal && nfds == 1) {
+        x->terminal = false;
+        jail_exec_terminal(x->jail, x, fd_steal(&fds[0]));
+    } else if (r->type == INITMSG_STARTED && !f->started) {
+        f->started = true;
+        f->start_ns = x->began_ns = r->mono_ns;
+        x->cpu_before_ns = r->cpu_ns;
+    } else if (r->type == INITMSG_REFUSED && !f->refused) {
+        exec_refused(f, r);
     }
-    x->inside_pid = r->pid;
-    x->outside_pid = cred->pid;
-    if (cgroup_step_attach(x->jail->host->cgroups, &x->jail->cgroup, &x->cgroup, cred->pid, &err) !=
-        0) {
-        if (err.code == ESRCH) {
-            loop_del(exec_loop(x), &x->src); /* it died meanwhile: process 1 reports it */
-            return;
-        }
-        jail_fail(x->jail, "cgroup attach", err.code, err.text);
-        return;
-    }
-    if (!exec_is_ours(x, cred->pid)) {
-        jail_fail(x->jail, "hello", ESRCH, "a child vanished while it was set up");
-        return;
-    }
-    x->state = EXEC_CONFINED;
-    if (fd_send(x->sock, &go, sizeof go, NULL, 0, &err) != 0 && err.code != EPIPE) {
-        jail_fail(x->jail, "go", err.code, err.text);
-    }
-}
-
-static void exec_setup_event(void *arg, uint32_t events) {
-    struct exec *x = arg;
-    struct initmsg_report r;
-    struct ucred cred = {0};
-    int fds[FD_PASS_MAX];
-    size_t nfds = 0;
-    struct err err;
-    (void)events;
-    ssize_t n = fd_recv(x->sock, &r, sizeof r, fds, &nfds, &cred, &err);
-    for (size_t i = 0; i < nfds && n > 0; i++) {
-        fd_close(&fds[i]);
-    }
-    if (n < 0 && err.code == EAGAIN) {
-        return;
-    }
-    if (n <= 0) {
-        loop_del(exec_loop(x), &x->src); /* process 1 reports why, or dies itself */
-        return;
-    }
-    if (n != (ssize_t)sizeof r || nfds != 0) {
-        jail_fail(x->jail, "child", EPROTO, "a child sent a malformed message");
-        return;
-    }
-    if (r.type == INITMSG_HELLO) {
-        exec_hello(x, &r, &cred);
-    } else if (r.type == INITMSG_READY && x->state == EXEC_CONFINED) {
-        x->state = EXEC_READY;
-        loop_del(exec_loop(x), &x->src); /* nothing more to hear before it has ended */
-        jail_exec_ready(x->jail, x);
-    } else {
-        r.stage[sizeof r.stage - 1] = '\0';
-        jail_fail(x->jail, r.type == INITMSG_REFUSED ? r.stage : "child", r.code,
-                  "a child could not be confined");
-    }
-}
-
-static int exec_fork(struct exec *x, int child_sock, struct err *err) {
-    const struct initmsg_fork msg = {.type = INITMSG_FORK, .exec = x->ordinal};
-    return fd_send(x->jail->control, &msg, sizeof msg, &child_sock, 1, err);
-}
-
-int exec_connect(struct exec *x, struct err *err) {
-    int pair[2];
-    int on = 1;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
-        return err_sys(err, "making a child's socket");
-    }
-    x->sock = pair[0];
-    fd_cleanup int child = pair[1];
-    if (setsockopt(x->sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
-        fcntl(x->sock, F_SETFL, O_NONBLOCK) != 0) {
-        return err_sys(err, "preparing a child's socket");
-    }
-    if (loop_add(exec_loop(x), &x->src, x->sock, EPOLLIN, exec_setup_event, x, err) != 0) {
-        return -1;
-    }
-    return exec_fork(x, child, err);
-}
-
-struct exec *exec_new(struct jail *jail, unsigned ordinal, struct err *err) {
-    struct exec *x = calloc(1, sizeof *x);
-    if (x == NULL) {
-        (void)err_sys(err, "making an execution");
-        return NULL;
-    }
-    x->jail = jail;
-    x->ordinal = ordinal;
-    x->sock = -1;
-    x->src.fd = -1;
-    cgroup_step_init(&x->cgroup);
-    return x;
-}
-
-int exec_make_cgroup(struct exec *x, struct err *err) {
-    const struct cgroup_host *host = x->jail->host->cgroups;
-    if (cgroup_step_make(host, &x->jail->cgroup, x->ordinal, &x->cgroup, err) != 0) {
-        return -1;
-    }
-    return cgroup_step_limit(host, &x->cgroup, &x->jail->limits, err);
 }
 
 /* Reads what the child said before exec: when it started, or what it refused. */
 static void exec_hear(struct exec *x) {
-    struct end_facts *f = &x->facts;
     struct initmsg_report r;
     int fds[FD_PASS_MAX];
     size_t nfds = 0;
     while (x->sock >= 0) {
         ssize_t n = fd_recv(x->sock, &r, sizeof r, fds, &nfds, NULL, NULL);
+        if (n == (ssize_t)sizeof r) {
+            exec_heard(x, &r, fds, nfds);
+        }
         for (size_t i = 0; n > 0 && i < nfds; i++) {
-            fd_close(&fds[i]);
+            fd_close(&fds[i]); /* one that was taken is -1 by now */
         }
         if (n != (ssize_t)sizeof r) {
             return;
         }
-        if (r.type == INITMSG_STARTED && !f->started) {
-            f->started = true;
-            f->start_ns = r.mono_ns;
-            x->cpu_before_ns = r.cpu_ns;
-        } else if (r.type == INITMSG_REFUSED && !f->refused) {
-            f->refused = true;
-            f->refused_code = r.code;
-            r.stage[sizeof r.stage - 1] = '\0';
-            r.path[sizeof r.path - 1] = '\0';
-            (void)str_copy(f->refused_stage, sizeof f->refused_stage, r.stage);
-            (void)str_copy(f->refused_path, sizeof f->refused_path, r.path);
-        }
+    }
+}
+
+/* A terminal is waited for: somebody wants to type. */
+static void exec_talk(void *arg, uint32_t events) {
+    struct exec *x = arg;
+    exec_hear(x);
+    if (!x->terminal || (events & EPOLLHUP)) {
+        loop_del(x->jail->host->loop, &x->src);
     }
 }
 
@@ -207,18 +108,51 @@ void exec_filtered(struct exec *x, pid_t pid, int nr, uint32_t arch) {
     }
 }
 
+/* To init, whose number for the process is good as long as it has not been reaped. */
+static void exec_signal_due(void *arg) {
+    struct exec *x = arg;
+    exec_hear(x);
+    if (x->state != EXEC_RUNNING) {
+        return;
+    }
+    if (!x->facts.started) { /* it must not die of it before it is the command */
+        (void)loop_timer_at(x->jail->host->loop, &x->signal_timer, clock_mono_ns() + EXEC_SIGNAL_NS,
+                            exec_signal_due, x, NULL);
+        return;
+    }
+    for (uint32_t n = 1; n <= 64; n++) {
+        const struct initmsg_signal msg = {
+            .type = INITMSG_SIGNAL, .pid = x->inside_pid, .signal = n};
+        struct err err;
+        if ((x->signals & (1ULL << (n - 1))) &&
+            fd_send(x->jail->control, &msg, sizeof msg, NULL, 0, &err) != 0) {
+            jail_fail(x->jail, "signal", err.code, err.text);
+            return;
+        }
+    }
+    x->signals = 0;
+}
+
+void exec_signal(struct exec *x, int signal) {
+    x->signals |= 1ULL << (signal - 1);
+    exec_signal_due(x);
+}
+
 static void exec_wall(void *arg) {
     struct exec *x = arg;
     uint64_t wall_ns = x->facts.limits.v[LIMIT_WALL_MS] * CLOCK_NS_PER_MS;
     uint64_t now = clock_mono_ns();
     exec_hear(x);
+    if (x->frozen) {
+        return; /* its clock stands still */
+    }
     uint64_t due = x->facts.started ? x->facts.start_ns + wall_ns : now + wall_ns;
     if (!x->facts.started && now > x->sent_ns + EXEC_PREPARE_NS) {
         exec_stop(x, CAUSE_INTERNAL);
         return;
     }
     if (due > now) {
-        (void)loop_timer_at(exec_loop(x), &x->wall_timer, due, exec_wall, x, NULL);
+        (void)loop_timer_at(x->jail->host->loop, &x->wall_timer, due, exec_wall, x, NULL);
         return;
     }
     exec_stop(x, CAUSE_WALL_TIME);
@@ -238,7 +172,7 @@ static int exec_cpu_used(struct exec *x, uint64_t *ns) {
 static void exec_sample(struct exec *x) {
     struct cgroup_jail_usage u;
     const struct cgroup_host *host = x->jail->host->cgroups;
-    if (!host->pids_peak && cgroup_jail_read(host, &x->jail->cgroup, &u, NULL) == 0 &&
+    if (!host->pids_peak && cgroup_jail_read(host, &x->jail->cgroup, &x->cgroup, &u, NULL) == 0 &&
         u.pids_peak > x->pids_seen) {
         x->pids_seen = (uint32_t)u.pids_peak;
     }
@@ -267,7 +201,8 @@ static void exec_cpu(void *arg) {
     x->cpu_seen_ns = used;
     x->cpu_wait_ns = least;
     wait = wait < least ? least : wait;
-    (void)loop_timer_at(exec_loop(x), &x->cpu_timer, clock_mono_ns() + wait, exec_cpu, x, NULL);
+    (void)loop_timer_at(x->jail->host->loop, &x->cpu_timer, clock_mono_ns() + wait, exec_cpu, x,
+                        NULL);
 }
 
 /* pids and disk are counters; a request may want to end on them. */
@@ -278,7 +213,7 @@ static void exec_watch(void *arg) {
     uint64_t inodes = 0;
     bool full = false;
     if ((x->end_on & END_ON_PIDS) &&
-        cgroup_jail_read(x->jail->host->cgroups, &x->jail->cgroup, &u, NULL) == 0 &&
+        cgroup_jail_read(x->jail->host->cgroups, &x->jail->cgroup, &x->cgroup, &u, NULL) == 0 &&
         u.pids_refused > 0) {
         exec_stop(x, CAUSE_PIDS);
         return;
@@ -287,14 +222,14 @@ static void exec_watch(void *arg) {
         exec_stop(x, CAUSE_DISK);
         return;
     }
-    (void)loop_timer_at(exec_loop(x), &x->watch_timer, clock_mono_ns() + EXEC_WATCH_NS, exec_watch,
-                        x, NULL);
+    (void)loop_timer_at(x->jail->host->loop, &x->watch_timer, clock_mono_ns() + EXEC_WATCH_NS,
+                        exec_watch, x, NULL);
 }
 
 static int exec_arm(struct exec *x, struct err *err) {
     uint64_t now = clock_mono_ns();
     const uint64_t *v = x->facts.limits.v;
-    struct loop *loop = exec_loop(x);
+    struct loop *loop = x->jail->host->loop;
     if (loop_timer_at(loop, &x->wall_timer, now + v[LIMIT_WALL_MS] * CLOCK_NS_PER_MS, exec_wall, x,
                       err) != 0) {
         return -1;
@@ -309,6 +244,41 @@ static int exec_arm(struct exec *x, struct err *err) {
     return 0;
 }
 
+int exec_freeze(struct exec *x, bool frozen, struct err *err) {
+    uint64_t now = clock_mono_ns();
+    struct loop *loop = x->jail->host->loop;
+    if (x->frozen == frozen || x->state != EXEC_RUNNING) {
+        return 0;
+    }
+    if (cgroup_step_freeze(x->jail->host->cgroups, &x->cgroup, frozen, err) != 0) {
+        return -1;
+    }
+    x->frozen = frozen;
+    if (frozen) {
+        exec_hear(x);
+        x->frozen_ns = now;
+        loop_timer_stop(loop, &x->wall_timer);
+        loop_timer_stop(loop, &x->cpu_timer);
+        return 0;
+    }
+    if (x->facts.started) {
+        x->facts.start_ns += now - x->frozen_ns; /* as if it had begun later by what it lost */
+    }
+    exec_wall(x);
+    if (x->state == EXEC_RUNNING && x->facts.imposed == CAUSE_NONE) {
+        exec_cpu(x);
+    }
+    return 0;
+}
+
+int exec_settled(const struct exec *x, struct err *err) {
+    if (x->state != EXEC_RUNNING) {
+        return 1;
+    }
+    int frozen = cgroup_step_frozen(&x->cgroup, err);
+    return frozen < 0 ? -1 : (frozen == 1) == x->frozen;
+}
+
 static int exec_send(struct exec *x, const struct exec_request *q, struct err *err) {
     _Alignas(8) char packet[sizeof(struct initmsg_exec) + WIRE_SPEC_INLINE_MAX];
     struct initmsg_exec *msg = (struct initmsg_exec *)(void *)packet;
@@ -317,7 +287,7 @@ static int exec_send(struct exec *x, const struct exec_request *q, struct err *e
         .type = INITMSG_EXEC,
         .kind = q->kind,
         .fds = q->fds,
-        .flags = q->flags & WIRE_EXEC_SHELL,
+        .flags = q->flags & (WIRE_EXEC_SHELL | WIRE_EXEC_PTY),
         .probe = q->probe,
         .collect_files = q->collect_files,
         .collect_bytes = q->collect_bytes,
@@ -325,14 +295,26 @@ static int exec_send(struct exec *x, const struct exec_request *q, struct err *e
         .file_bytes = q->limits.v[LIMIT_FILE_BYTES],
         .stack_bytes = q->limits.v[LIMIT_STACK_BYTES],
         .spec_size = q->spec_size,
+        .upper = q->upper > 0,
+        .rows = q->rows,
+        .cols = q->cols,
     };
+    int fds[FD_PASS_MAX];
+    size_t nfds = q->nfds;
+    if (nfds + msg->upper > FD_PASS_MAX) {
+        return err_set(err, ERR_PROTOCOL, 0, "too many descriptors");
+    }
+    memcpy(fds, q->fd, nfds * sizeof *fds);
+    if (msg->upper) {
+        fds[nfds++] = q->upper;
+    }
     if (inline_size > WIRE_SPEC_INLINE_MAX) {
         return err_set(err, ERR_PROTOCOL, 0, "an inline spec is too large");
     }
     if (inline_size > 0) {
         memcpy(packet + sizeof *msg, q->spec, inline_size);
     }
-    return fd_send(x->sock, packet, sizeof *msg + inline_size, q->fd, q->nfds, err);
+    return fd_send(x->sock, packet, sizeof *msg + inline_size, fds, nfds, err);
 }
 
 /* An earlier command of the jail may not signal the child that waits, but its effective id is
@@ -346,20 +328,29 @@ static void exec_reset_scheduling(pid_t pid) {
     (void)sched_setaffinity(pid, sizeof all, &all);
 }
 
+/* Does the step have less of something than the jail? */
+static bool exec_is_narrow(const struct exec *x, const struct limits *step) {
+    const struct limits *jail = &x->jail->limits;
+    return step->v[LIMIT_MEM_BYTES] != jail->v[LIMIT_MEM_BYTES] ||
+           (x->cgroup.own && (step->v[LIMIT_PIDS] != jail->v[LIMIT_PIDS] ||
+                              step->v[LIMIT_CPUS_MILLI] != jail->v[LIMIT_CPUS_MILLI]));
+}
+
 int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
     struct jail *jail = x->jail;
     const struct cgroup_host *host = jail->host->cgroups;
     x->number = q->number;
+    x->kind = q->kind;
     x->received_ns = q->received_ns;
     x->end_on = q->end_on;
     x->facts.end_on = q->end_on;
     x->facts.limits = q->limits;
     x->facts.jail_mem_limit = jail->limits.v[LIMIT_MEM_BYTES];
-    if (q->limits.v[LIMIT_MEM_BYTES] != jail->limits.v[LIMIT_MEM_BYTES] &&
+    if (exec_is_narrow(x, &q->limits) &&
         cgroup_step_limit(host, &x->cgroup, &q->limits, err) != 0) {
         return -1;
     }
-    if (x->ordinal > 0 && cgroup_jail_mark(host, &jail->cgroup, err) != 0) {
+    if (x->ordinal > 0 && !x->cgroup.own && cgroup_jail_mark(host, &jail->cgroup, err) != 0) {
         return -1;
     }
     if (x->ordinal > 0) {
@@ -371,6 +362,15 @@ int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
     }
     x->state = EXEC_RUNNING;
     x->pids_seen = 1;
+    x->terminal = q->flags & WIRE_EXEC_PTY;
+    if (x->terminal &&
+        loop_add(x->jail->host->loop, &x->src, x->sock, EPOLLIN, exec_talk, x, err) != 0) {
+        return -1;
+    }
+    /* The command is on its way; this is the time to get ready for its end. */
+    if (cgroup_step_watch(host, &x->cgroup, err) != 0) {
+        return -1;
+    }
     return exec_arm(x, err);
 }
 
@@ -380,7 +380,7 @@ static int exec_usage(struct exec *x, struct wire_end *end, struct err *err) {
     struct end_facts *f = &x->facts;
     const struct cgroup_host *host = x->jail->host->cgroups;
     if (cgroup_step_read(&x->cgroup, &u, err) != 0 ||
-        cgroup_jail_read(host, &x->jail->cgroup, &ju, err) != 0) {
+        cgroup_jail_read(host, &x->jail->cgroup, &x->cgroup, &ju, err) != 0) {
         return -1;
     }
     f->cpu_ns = u.cpu_ns > x->cpu_before_ns ? u.cpu_ns - x->cpu_before_ns : 0;
@@ -420,10 +420,10 @@ static void exec_finish(struct exec *x) {
     }
     end_decide(&x->facts, &end);
     end.head.exec = x->number;
-    end.setup_ns = x->facts.started && x->facts.start_ns > x->received_ns
-                       ? x->facts.start_ns - x->received_ns
-                       : 0;
-    jail_exec_done(x->jail, &end);
+    end.setup_ns =
+        x->facts.started && x->began_ns > x->received_ns ? x->began_ns - x->received_ns : 0;
+    x->state = EXEC_OVER;
+    jail_exec_done(x->jail, x, &end);
 }
 
 /* After the first process: what is left may flush for a moment (a tee at the end of a pipe); then
@@ -449,17 +449,21 @@ static void exec_drain(void *arg) {
         (void)cgroup_step_count(x->jail->host->cgroups, &x->cgroup, &x->stragglers, NULL);
         exec_kill(x);
     }
-    (void)loop_timer_at(exec_loop(x), &x->drain_timer, now + EXEC_POLL_NS, exec_drain, x, NULL);
+    (void)loop_timer_at(x->jail->host->loop, &x->drain_timer, now + EXEC_POLL_NS, exec_drain, x,
+                        NULL);
 }
 
 void exec_exited(struct exec *x, int status, uint64_t mono_ns) {
-    struct loop *loop = exec_loop(x);
+    struct loop *loop = x->jail->host->loop;
     if (x->state != EXEC_RUNNING) {
         jail_fail(x->jail, "child", ECHILD, "a child ended before it was used");
         return;
     }
     x->state = EXEC_DRAINING;
     exec_hear(x);
+    if (x->frozen && x->facts.started && mono_ns > x->frozen_ns) {
+        x->facts.start_ns += mono_ns - x->frozen_ns; /* killed where it stood */
+    }
     x->facts.exited = true;
     x->facts.status = status;
     x->facts.exit_ns = mono_ns;
@@ -471,11 +475,12 @@ void exec_exited(struct exec *x, int status, uint64_t mono_ns) {
 }
 
 void exec_close(struct exec *x) {
-    struct loop *loop = exec_loop(x);
+    struct loop *loop = x->jail->host->loop;
     loop_timer_stop(loop, &x->wall_timer);
     loop_timer_stop(loop, &x->cpu_timer);
     loop_timer_stop(loop, &x->watch_timer);
     loop_timer_stop(loop, &x->drain_timer);
+    loop_timer_stop(loop, &x->signal_timer);
     loop_del(loop, &x->src);
     fd_close(&x->sock);
 }

@@ -22,6 +22,7 @@ enum exec_state {
     EXEC_READY,    /* waits to exec */
     EXEC_RUNNING,
     EXEC_DRAINING, /* its first process is gone, others are still there */
+    EXEC_OVER,     /* its end was told; its cgroup goes */
 };
 
 struct exec_request {
@@ -35,14 +36,18 @@ struct exec_request {
     uint64_t collect_bytes;
     uint32_t collect_files;
     uint32_t spec_size;
-    const char *spec; /* inline bytes or NULL; borrowed for the call */
-    const int *fd;    /* borrowed for the call */
+    uint16_t rows, cols; /* WIRE_EXEC_PTY */
+    int upper;           /* FILES: the live upper directory, else 0 or -1; borrowed for the call */
+    const char *spec;    /* inline bytes or NULL; borrowed for the call */
+    const int *fd;       /* borrowed for the call */
     size_t nfds;
     uint64_t received_ns;
 };
 
 struct exec {
     struct jail *jail;
+    struct exec *next; /* of its jail, in the order of their starts */
+    void *owner;       /* the caller's, from jail_exec() */
     enum exec_state state;
     unsigned ordinal; /* the n-th child of its jail: names the cgroup */
     uint32_t number;  /* the server's */
@@ -50,16 +55,21 @@ struct exec {
     uint32_t inside_pid;
     pid_t outside_pid;
     struct loop_source src;
-    struct loop_timer wall_timer, cpu_timer, watch_timer, drain_timer;
+    struct loop_timer wall_timer, cpu_timer, watch_timer, drain_timer, signal_timer;
     struct cgroup_step cgroup;
     struct end_facts facts;
-    uint64_t cpu_before_ns; /* used by the child before exec */
-    uint64_t received_ns, sent_ns;
+    uint64_t cpu_before_ns;                  /* used by the child before exec */
+    uint64_t received_ns, sent_ns, began_ns; /* began: at exec */
     uint64_t drain_deadline_ns;
     uint64_t cpu_seen_ns, cpu_wait_ns; /* at the last look at the CPU usage */
+    uint32_t kind;
     uint32_t end_on;
     uint32_t stragglers;
-    bool killed; /* cgroup.kill was written */
+    bool killed;        /* cgroup.kill was written */
+    bool terminal;      /* it was asked for, and has not come */
+    bool frozen;        /* cgroup.freeze was written */
+    uint64_t frozen_ns; /* since when */
+    uint64_t signals;   /* mask of those that wait for its start */
     uint32_t pids_seen;
     uint32_t filtered; /* calls that the filter ended a process for */
 };
@@ -76,6 +86,13 @@ int exec_start(struct exec *exec, const struct exec_request *request, struct err
 
 /* Process 1 reports the end of the child. */
 void exec_exited(struct exec *exec, int status, uint64_t mono_ns);
+
+/* Stops its processes, or lets them go on; its wall clock stands still meanwhile. */
+int exec_freeze(struct exec *exec, bool frozen, struct err *err);
+/* Has it come to what exec_freeze() asked for? 1, 0, or -1. */
+int exec_settled(const struct exec *exec, struct err *err);
+/* A signal to its process group, as soon as the command has started. */
+void exec_signal(struct exec *exec, int signal);
 
 /* The filter caught a call of another architecture by process `pid` (outside number): its number
  * and AUDIT_ARCH_…. The process gets a SIGSYS; here it is noted, and the execution is ended when

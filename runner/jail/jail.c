@@ -22,8 +22,6 @@
 
 #define JAIL_BUILD_NS (10 * CLOCK_NS_PER_S)
 #define JAIL_REMOVE_NS (10 * CLOCK_NS_PER_S)
-#define JAIL_LOST_MAX 2
-#define JAIL_FULL_SLACK (1u << 20)
 #define JAIL_RETRY_NS (2 * CLOCK_NS_PER_MS)
 
 void jail_kill(struct jail *j) {
@@ -58,13 +56,7 @@ static void jail_timeout(void *arg) {
 static void jail_remove(void *arg) {
     struct jail *j = arg;
     struct err err;
-    struct exec *execs[2] = {j->current, j->next};
-    int rc = 0;
-    for (int i = 0; i < 2; i++) {
-        if (execs[i] != NULL && exec_remove(execs[i], &err) != 0) {
-            rc = -1;
-        }
-    }
+    int rc = jail_remove_execs(j, &err);
     if (rc == 0) {
         rc = cgroup_jail_remove(j->host->cgroups, &j->cgroup, &err);
     }
@@ -73,15 +65,8 @@ static void jail_remove(void *arg) {
                             jail_remove, j, NULL);
         return;
     }
-    for (int i = 0; i < 2; i++) {
-        if (execs[i] != NULL) {
-            cgroup_step_abandon(&execs[i]->cgroup); /* does nothing when they are gone */
-        }
-    }
+    jail_free_execs(j);
     cgroup_jail_abandon(&j->cgroup);
-    exec_free(j->current);
-    exec_free(j->next);
-    j->current = j->next = NULL;
     j->events->gone(j->arg, j);
 }
 
@@ -95,12 +80,7 @@ static void jail_close(struct jail *j) {
     fd_close(&j->pidfd);
     fd_close(&j->writable_fd);
     fd_close(&j->filter_fd);
-    if (j->current != NULL) {
-        exec_close(j->current);
-    }
-    if (j->next != NULL) {
-        exec_close(j->next);
-    }
+    jail_close_execs(j);
     free(j->spawn);
     j->spawn = NULL;
 }
@@ -122,19 +102,6 @@ static void jail_died(void *arg, uint32_t events) {
     jail_close(j);
     j->remove_deadline_ns = clock_mono_ns() + JAIL_REMOVE_NS;
     jail_remove(j);
-}
-
-int jail_disk(const struct jail *j, uint64_t *bytes, uint64_t *inodes, bool *full) {
-    struct statfs fs;
-    if (fstatfs(j->writable_fd, &fs) != 0) {
-        return -1;
-    }
-    uint64_t used = (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
-    uint64_t files = fs.f_files - fs.f_ffree;
-    *bytes = used > j->disk_base ? used - j->disk_base : 0;
-    *inodes = files > j->inodes_base ? files - j->inodes_base : 0;
-    *full = fs.f_bfree == 0 || fs.f_ffree == 0;
-    return 0;
 }
 
 static void jail_setup_ok(struct jail *j, int fds[2]) {
@@ -159,47 +126,6 @@ static void jail_setup_ok(struct jail *j, int fds[2]) {
     j->spawn = NULL;
 }
 
-/* The process that waits for the next step died: the kernel's oom killer may pick it. Another one
- * is made when it is needed (jail_renew()). */
-static void jail_drop_next(struct jail *j) {
-    struct err err;
-    exec_close(j->next);
-    if (exec_remove(j->next, &err) != 0) {
-        jail_fail(j, "cgroup removal", err.code, err.text);
-        return;
-    }
-    exec_free(j->next);
-    j->next = NULL;
-}
-
-/* So did the one that was to run now. `ready` has the owner look again, and decide. */
-static void jail_lose_current(struct jail *j) {
-    j->lost++;
-    exec_close(j->current);
-    j->current->state = EXEC_DRAINING;
-    j->events->ready(j->arg, j);
-}
-
-/* Is `pid` the child of this execution, which has not been used? One that died before it said a
- * word is not known by its number yet. */
-static bool jail_is_unused(const struct exec *x, uint32_t pid) {
-    return x != NULL && x->state < EXEC_RUNNING && (x->inside_pid == pid || x->inside_pid == 0);
-}
-
-static void jail_exited(struct jail *j, const struct initmsg_report *r) {
-    bool sealed = j->state == JAIL_READY || j->state == JAIL_BUSY;
-    if (j->current != NULL && j->current->state >= EXEC_RUNNING &&
-        j->current->inside_pid == r->pid) {
-        exec_exited(j->current, r->status, r->mono_ns);
-    } else if (sealed && jail_is_unused(j->next, r->pid)) {
-        jail_drop_next(j);
-    } else if (sealed && jail_is_unused(j->current, r->pid)) {
-        jail_lose_current(j);
-    } else {
-        jail_fail(j, "child", ECHILD, "a child ended during set-up");
-    }
-}
-
 static void jail_report(struct jail *j, struct initmsg_report *r, int *fds, size_t nfds) {
     r->stage[sizeof r->stage - 1] = '\0';
     switch (r->type) {
@@ -210,7 +136,7 @@ static void jail_report(struct jail *j, struct initmsg_report *r, int *fds, size
         jail_setup_ok(j, fds);
         return;
     case INITMSG_SEALED:
-        if (j->state != JAIL_BUILDING || j->current == NULL || j->current->state != EXEC_READY) {
+        if (j->state != JAIL_BUILDING || j->spare == NULL || j->spare->state != EXEC_READY) {
             break;
         }
         j->state = JAIL_READY;
@@ -329,9 +255,9 @@ static int jail_begin(struct jail *j, const struct jail_plan *plan, struct err *
         jail_send_setup(j, plan, err) != 0) {
         return -1;
     }
-    j->current = exec_new(j, j->execs++, err);
-    if (j->current == NULL || exec_connect(j->current, err) != 0 || jail_cgroup(j, err) != 0 ||
-        exec_make_cgroup(j->current, err) != 0) {
+    j->spare = exec_new(j, j->forked++, err);
+    if (j->spare == NULL || exec_connect(j->spare, err) != 0 || jail_cgroup(j, err) != 0 ||
+        exec_make_cgroup(j->spare, err) != 0) {
         return -1;
     }
     return loop_timer_at(loop, &j->build_timer, clock_mono_ns() + JAIL_BUILD_NS, jail_timeout, j,
@@ -352,6 +278,9 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
     j->pidfd = j->control = j->writable_fd = j->filter_fd = -1;
     j->pid_src.fd = j->control_src.fd = j->filter_src.fd = -1;
     j->slot = plan->slot;
+    j->id_base = plan->id_base;
+    j->id_count = plan->id_count;
+    j->writable = plan->writable;
     j->limits = j->applied = plan->limits;
     cgroup_jail_init(&j->cgroup);
     if (jail_begin(j, plan, err) == 0) {
@@ -364,10 +293,8 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
         }
     }
     jail_close(j);
-    if (j->current != NULL) {
-        (void)exec_remove(j->current, NULL);
-        cgroup_step_abandon(&j->current->cgroup);
-    }
+    (void)jail_remove_execs(j, NULL);
+    jail_free_execs(j);
     (void)cgroup_jail_remove(host->cgroups, &j->cgroup, NULL);
     cgroup_jail_abandon(&j->cgroup);
     jail_free(j);
@@ -375,180 +302,20 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
 }
 
 void jail_exec_ready(struct jail *j, struct exec *x) {
-    if (j->state == JAIL_BUILDING && x == j->current) {
+    if (j->state == JAIL_BUILDING) {
         const struct initmsg_word seal = {.type = INITMSG_SEAL};
         struct err err;
         if (fd_send(j->control, &seal, sizeof seal, NULL, 0, &err) != 0) {
             jail_fail(j, "seal", err.code, err.text);
         }
-    } else if (j->state == JAIL_BUILDING && x == j->next) {
-        jail_fail(j, "child", EPROTO, "a second child before the first was sealed");
-    } else if (j->state == JAIL_READY && x == j->current) {
-        j->events->ready(j->arg, j);
-    }
-}
-
-/* Size and inode count of a mounted tmpfs can be changed by whoever rules its user namespace. */
-static int jail_resize(struct jail *j, const struct limits *limits, struct err *err) {
-    char size[32];
-    char inodes[32];
-    (void)snprintf(size, sizeof size, "%llu", (unsigned long long)limits->v[LIMIT_DISK_BYTES]);
-    (void)snprintf(inodes, sizeof inodes, "%llu", (unsigned long long)limits->v[LIMIT_INODES]);
-    fd_cleanup int fs = fspick(j->writable_fd, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
-    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "size", size, 0) != 0 ||
-        fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", inodes, 0) != 0 ||
-        fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0) != 0) {
-        return err_sys(err, "setting the size of the writable file system");
-    }
-    return 0;
-}
-
-static bool jail_same(const struct limits *a, const struct limits *b, enum limit_id one,
-                      enum limit_id two, enum limit_id three) {
-    return a->v[one] == b->v[one] && a->v[two] == b->v[two] && a->v[three] == b->v[three];
-}
-
-int jail_set_limits(struct jail *j, const struct limits *limits, struct err *err) {
-    if (j->state != JAIL_READY || j->execs != 1) {
-        return err_set(err, ERR_STATE, 0, "limits of a jail that is in use cannot be changed");
-    }
-    if (!jail_same(limits, &j->limits, LIMIT_MEM_BYTES, LIMIT_PIDS, LIMIT_CPUS_MILLI) &&
-        (cgroup_jail_limit(j->host->cgroups, &j->cgroup, limits, err) != 0 ||
-         cgroup_step_limit(j->host->cgroups, &j->current->cgroup, limits, err) != 0)) {
-        return -1;
-    }
-    if (!jail_same(limits, &j->limits, LIMIT_DISK_BYTES, LIMIT_INODES, LIMIT_INODES) &&
-        jail_resize(j, limits, err) != 0) {
-        return -1;
-    }
-    j->limits = j->applied = *limits;
-    return 0;
-}
-
-/* pids and the CPU share are counted for the jail as a whole; since one execution runs at a time, a
- * step that asks for less narrows the jail, and the next one that doesn't widens it back. */
-static int jail_apply(struct jail *j, const struct limits *step, struct err *err) {
-    struct limits want = j->limits;
-    want.v[LIMIT_PIDS] = step->v[LIMIT_PIDS];
-    want.v[LIMIT_CPUS_MILLI] = step->v[LIMIT_CPUS_MILLI];
-    if (jail_same(&want, &j->applied, LIMIT_PIDS, LIMIT_CPUS_MILLI, LIMIT_PIDS)) {
-        return 0;
-    }
-    if (cgroup_jail_limit(j->host->cgroups, &j->cgroup, &want, err) != 0) {
-        return -1;
-    }
-    j->applied = want;
-    return 0;
-}
-
-static struct exec *jail_prepare(struct jail *j, struct err *err) {
-    struct exec *x = exec_new(j, j->execs++, err);
-    if (x != NULL && (exec_make_cgroup(x, err) != 0 || exec_connect(x, err) != 0)) {
-        exec_close(x);
-        (void)exec_remove(x, NULL);
-        cgroup_step_abandon(&x->cgroup);
-        exec_free(x);
-        return NULL;
-    }
-    return x;
-}
-
-bool jail_is_ready(const struct jail *j) {
-    return j->state == JAIL_READY && j->current != NULL && j->current->state == EXEC_READY;
-}
-
-bool jail_is_spent(const struct jail *j) {
-    return j->state == JAIL_READY && j->current != NULL && j->current->state == EXEC_DRAINING &&
-           j->next == NULL;
-}
-
-bool jail_is_full(const struct jail *j, uint64_t *peak_bytes) {
-    uint64_t peak = 0;
-    if (cgroup_jail_peak(&j->cgroup, &peak, NULL) != 0) {
-        return false;
-    }
-    *peak_bytes = peak;
-    return j->lost > JAIL_LOST_MAX || peak + JAIL_FULL_SLACK >= j->limits.v[LIMIT_MEM_BYTES];
-}
-
-/* The execution before is over: its group goes, the next child takes its place. */
-static int jail_advance(struct jail *j, struct exec *next, struct err *err) {
-    struct exec *done = j->current;
-    exec_close(done);
-    if (exec_remove(done, err) != 0) {
-        return -1;
-    }
-    exec_free(done);
-    j->current = next;
-    return 0;
-}
-
-int jail_renew(struct jail *j, struct err *err) {
-    if (!jail_is_spent(j)) {
-        return err_set(err, ERR_STATE, 0, "the jail is busy");
-    }
-    struct exec *next = jail_prepare(j, err);
-    if (next == NULL) {
-        return -1;
-    }
-    j->next = next; /* owned by the jail whatever happens now */
-    if (jail_advance(j, next, err) != 0) {
-        return -1;
-    }
-    j->next = NULL;
-    return 0;
-}
-
-int jail_exec(struct jail *j, const struct exec_request *q, struct err *err) {
-    if (!jail_is_ready(j)) {
-        return err_set(err, ERR_STATE, 0, "the jail is not ready for an execution");
-    }
-    struct err why;
-    j->state = JAIL_BUSY;
-    j->lost = 0;
-    if (jail_apply(j, &q->limits, &why) != 0 || exec_start(j->current, q, &why) != 0) {
-        jail_fail(j, "start", why.code, why.text);
-        return 0;
-    }
-    if (q->flags & WIRE_EXEC_MORE) {
-        j->next = jail_prepare(j, &why);
-        if (j->next == NULL && why.code != ENOMEM) {
-            jail_fail(j, "next child", why.code, why.text);
-        }
-    }
-    return 0;
-}
-
-void jail_stop(struct jail *j, enum cause cause) {
-    if (j->state == JAIL_BUSY) {
-        exec_stop(j->current, cause);
-    }
-}
-
-void jail_exec_done(struct jail *j, const struct wire_end *end) {
-    struct err err;
-    if (j->state != JAIL_BUSY) {
-        return;
-    }
-    j->state = JAIL_READY;
-    j->events->ended(j->arg, j, end);
-    if (j->state != JAIL_READY || j->next == NULL) {
-        return; /* killed by the owner, or nothing more is announced */
-    }
-    if (jail_advance(j, j->next, &err) != 0) {
-        jail_fail(j, "cgroup removal", err.code, err.text);
-        return;
-    }
-    j->next = NULL;
-    if (j->current->state == EXEC_READY) {
+    } else if (j->state == JAIL_READY && x == j->spare) {
         j->events->ready(j->arg, j);
     }
 }
 
 void jail_free(struct jail *j) {
     if (j != NULL) {
-        exec_free(j->current);
-        exec_free(j->next);
+        jail_free_execs(j);
         free(j->spawn);
         free(j);
     }

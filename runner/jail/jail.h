@@ -1,8 +1,8 @@
 /* One jail: from the clone of its process 1 to the removal of its last cgroup.
  *
  *   BUILDING  process 1 sets up; the first child confines itself
- *   READY     sealed; the first child waits to exec. A warm jail is one that stays here.
- *   BUSY      an execution is in progress
+ *   READY     sealed. A child, the spare, waits to exec, or is being made; commands run, one in a
+ *             run, any number in a sandbox. A warm jail is one that has run nothing.
  *   DYING     killed; its processes end, its cgroups go
  * then `gone` is called and the memory is the caller's to free with jail_free().
  *
@@ -24,7 +24,7 @@
 #include "spawn.h"
 #include "wire.h"
 
-enum jail_state { JAIL_BUILDING, JAIL_READY, JAIL_BUSY, JAIL_DYING };
+enum jail_state { JAIL_BUILDING, JAIL_READY, JAIL_DYING };
 
 /* What all jails of a shard share. Borrowed by every jail; outlives them. */
 struct jail_host {
@@ -54,13 +54,15 @@ struct jail;
  * else 0. */
 uint32_t jail_core_limit(void);
 
-/* Called from the loop. `ready` when a child waits to exec and none did before; `ended` once per
- * execution; `gone` once, last. `failed` comes when set-up or process 1 broke; the jail is DYING
- * then. */
+/* Called from the loop. `ready` when a child waits to exec and none did before, or when the one
+ * that waited has died; `ended` once per execution, with the owner that jail_exec() was given;
+ * `terminal` before that, when one was asked for: the descriptor is the callee's; `gone` once,
+ * last. `failed` comes when set-up or process 1 broke; the jail is DYING then. */
 struct jail_events {
     void (*ready)(void *arg, struct jail *jail);
     void (*failed)(void *arg, struct jail *jail, const char *stage, int code, const char *text);
-    void (*ended)(void *arg, struct jail *jail, const struct wire_end *end);
+    void (*ended)(void *arg, struct jail *jail, void *owner, const struct wire_end *end);
+    void (*terminal)(void *arg, struct jail *jail, void *owner, int master); /* may be NULL */
     void (*gone)(void *arg, struct jail *jail);
 };
 
@@ -70,7 +72,9 @@ struct jail {
     void *arg;
     enum jail_state state;
     unsigned slot;
+    uint32_t id_base, id_count, writable;
     bool fresh; /* for the pool: still counted as being made */
+    bool stays; /* for the pool: it is counted as a sandbox */
     pid_t pid;  /* process 1, outside */
     int pidfd;
     int control;
@@ -85,11 +89,15 @@ struct jail {
     struct cgroup_jail cgroup;
     struct limits limits;  /* in force for the whole jail */
     struct limits applied; /* last written to the jail's cgroup (steps may narrow) */
-    struct exec *current;  /* ready or in progress */
-    struct exec *next;     /* being prepared while `current` runs */
-    unsigned execs;        /* forked so far */
-    unsigned lost;         /* children in a row that died before they were used */
-    bool reported;         /* failed() was called */
+    struct exec *spare;    /* waits to exec, or is being prepared; NULL = none */
+    struct exec *execs;    /* started, also those whose cgroup is still there */
+    struct loop_timer sweep_timer;
+    unsigned running;             /* started and not over */
+    unsigned forked;              /* so far */
+    unsigned lost;                /* children in a row that died before they were used */
+    bool sandbox;                 /* several at once: each has its own pids and CPU share */
+    bool reported;                /* failed() was called */
+    struct layers_volume *volume; /* NULL = it is the tmpfs that set-up made */
 };
 
 /* Starts a jail. On success `ready` or `failed` follows from the loop. On failure nothing is left.
@@ -101,9 +109,12 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
  * share, and size and inode count of its writable file system. */
 int jail_set_limits(struct jail *jail, const struct limits *limits, struct err *err);
 
-/* Does a child wait to exec? If the last execution is over and no other child was announced for
- * after it (jail_is_spent()), jail_renew() asks for one. `ready` follows, as it does when a child
- * that was announced (WIRE_EXEC_MORE) is not ready yet. */
+/* From now on several executions may run at once, each with limits of its own for everything, and a
+ * child is made ready for the next one after each start. For a READY jail that has run nothing. */
+int jail_make_sandbox(struct jail *jail, struct err *err);
+
+/* Does a child wait to exec? If there is none (jail_is_spent()), jail_renew() asks for one. `ready`
+ * follows, as it does when a child that was announced (WIRE_EXEC_MORE) is not ready yet. */
 bool jail_is_ready(const struct jail *jail);
 bool jail_is_spent(const struct jail *jail);
 /* Is there no room left in the jail's memory for another child? The files of the run have filled
@@ -114,10 +125,23 @@ int jail_renew(struct jail *jail, struct err *err);
 /* Starts an execution in a jail that jail_is_ready(). Descriptors and spec of the request stay the
  * caller's. A failure is reported through `ended` or `failed`, not here; -1 means that the request
  * does not fit the state (ERR_STATE). */
-int jail_exec(struct jail *jail, const struct exec_request *request, struct err *err);
+int jail_exec(struct jail *jail, const struct exec_request *request, void *owner, struct err *err);
 
-/* Ends the execution in progress for this cause; harmless when there is none. */
-void jail_stop(struct jail *jail, enum cause cause);
+/* The execution of this owner: ends it for this cause, or sends it a signal; harmless when there is
+ * none. */
+void jail_stop(struct jail *jail, const void *owner, enum cause cause);
+void jail_signal(struct jail *jail, const void *owner, int signal);
+/* Ends all of them. */
+void jail_stop_all(struct jail *jail, enum cause cause);
+
+/* Stops the processes of all commands, or lets them go on; and those of file operations. */
+int jail_freeze(struct jail *jail, bool commands, bool files, struct err *err);
+/* 1 when every execution has come to that, 0 when not yet, -1 on error. */
+int jail_settled(const struct jail *jail, struct err *err);
+
+/* What layers.h wants to know of it. */
+struct layers_jail;
+void jail_describe(const struct jail *jail, struct layers_jail *out);
 
 /* Kills everything. `gone` follows. Idempotent. */
 void jail_kill(struct jail *jail);
@@ -131,9 +155,17 @@ int jail_disk(const struct jail *jail, uint64_t *bytes, uint64_t *inodes, bool *
 
 /* For exec.c: the jail cannot go on. */
 void jail_fail(struct jail *jail, const char *stage, int code, const char *text);
-/* For exec.c: the current execution is over. */
-void jail_exec_done(struct jail *jail, const struct wire_end *end);
+/* For exec.c: it is over. */
+void jail_exec_done(struct jail *jail, struct exec *exec, const struct wire_end *end);
+/* For exec.c: its terminal has come; takes over the descriptor. */
+void jail_exec_terminal(struct jail *jail, struct exec *exec, int master);
 /* For exec.c: the child of `exec` is confined. */
 void jail_exec_ready(struct jail *jail, struct exec *exec);
 /* For jail.c: the listener of the filter has something to tell. `arg` is the jail. */
 void jail_filtered(void *arg, uint32_t events);
+/* For jail.c (jail_run.c): a child of process 1 has ended; one that is not used any more is
+ * dismissed; all of them at the end. */
+void jail_exited(struct jail *jail, const struct initmsg_report *report);
+void jail_close_execs(struct jail *jail);
+int jail_remove_execs(struct jail *jail, struct err *err);
+void jail_free_execs(struct jail *jail);

@@ -29,6 +29,30 @@ static pid_t jail_process_of(pid_t thread) {
     return (pid_t)pid;
 }
 
+/* The execution that a process belongs to: it is the first process, or its control group tells. */
+static struct exec *jail_exec_of(const struct jail *j, pid_t pid) {
+    char path[64];
+    struct buf text;
+    struct exec *found = NULL;
+    for (struct exec *x = j->execs; x != NULL; x = x->next) {
+        if (x->state == EXEC_RUNNING && x->outside_pid == pid) {
+            return x;
+        }
+    }
+    (void)snprintf(path, sizeof path, "/proc/%d/cgroup", (int)pid);
+    buf_init(&text, 65536);
+    if (fd_read_file(AT_FDCWD, path, &text, NULL) == 0 && text.len > 0) {
+        for (struct exec *x = j->execs; x != NULL && found == NULL; x = x->next) {
+            char end[CGROUP_NAME_MAX + 3];
+            (void)snprintf(end, sizeof end, "/%s\n", x->cgroup.name);
+            bool in = strstr(text.data, end) != NULL;
+            found = in && x->state != EXEC_OVER ? x : NULL;
+        }
+    }
+    buf_done(&text);
+    return found;
+}
+
 /* A process that made a call of another architecture is stopped in it now. It gets a SIGSYS, as
  * from the kernel's own kill, except that now it is known who was caught and for which call. While
  * the answer is open the process cannot end, so its numbers are its own. */
@@ -40,8 +64,9 @@ static void jail_answer_filtered(struct jail *j, const struct seccomp_notif *not
         (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
         return;
     }
-    if (j->state == JAIL_BUSY) {
-        exec_filtered(j->current, pid, note->data.nr, note->data.arch);
+    struct exec *x = jail_exec_of(j, pid);
+    if (x != NULL) {
+        exec_filtered(x, pid, note->data.nr, note->data.arch);
     }
     /* The signal first: it ends the process in the call, and the answer finds nobody. Only a
      * process that ignores, blocks or catches SIGSYS gets it. */

@@ -38,7 +38,8 @@ struct pool {
     unsigned slots;
     unsigned next_slot; /* where the search for a free one begins: ids come back late */
     bool *taken;
-    unsigned in_use;
+    unsigned in_use; /* by runs */
+    unsigned stay;   /* by sandboxes */
     unsigned building;
     uint64_t made, taken_warm;
     bool stopped;
@@ -55,13 +56,15 @@ static void pool_failed(void *arg, struct jail *jail, const char *stage, int cod
 static void pool_gone(void *arg, struct jail *jail);
 static void pool_tick(void *arg);
 
-static void pool_run_ended(void *arg, struct jail *jail, const struct wire_end *end) {
+static void pool_run_ended(void *arg, struct jail *jail, void *owner, const struct wire_end *end) {
     (void)arg;
+    (void)owner;
     (void)end;
     jail_kill(jail); /* nothing runs in a jail that nobody took */
 }
 
-static const struct jail_events pool_events = {pool_ready, pool_failed, pool_run_ended, pool_gone};
+static const struct jail_events pool_events = {
+    .ready = pool_ready, .failed = pool_failed, .ended = pool_run_ended, .gone = pool_gone};
 
 static void pool_changed(struct pool *p) {
     if (p->cfg.changed != NULL) {
@@ -347,7 +350,7 @@ struct pool *pool_new(const struct pool_config *cfg, struct err *err) {
     if (p->cfg.warm > POOL_WARM_MAX) {
         p->cfg.warm = POOL_WARM_MAX;
     }
-    p->slots = cfg->slots + p->cfg.warm * 4 + POOL_SPARE;
+    p->slots = cfg->slots + cfg->sandboxes + p->cfg.warm * 4 + POOL_SPARE;
     p->slots = p->slots > POOL_SLOTS_MAX ? POOL_SLOTS_MAX : p->slots;
     p->taken = calloc(p->slots, sizeof *p->taken);
     if (p->taken == NULL) {
@@ -436,21 +439,25 @@ static void pool_steal(struct pool *p, const struct pool_kind *mine) {
     }
 }
 
-int pool_take(struct pool *p, const struct policy *policy, const char *image,
-              const struct jail_events *events, void *arg, struct jail **jail, struct err *err) {
+static bool pool_has_room(const struct pool *p, bool stays) {
+    return stays ? p->stay < p->cfg.sandboxes : p->in_use < p->cfg.slots;
+}
+
+int pool_take(struct pool *p, const struct pool_wish *wish, const struct jail_events *events,
+              void *arg, struct jail **jail, struct err *err) {
     if (p->stopped) {
         return err_set(err, ERR_STATE, ECANCELED, "the runner is stopping");
     }
-    if (p->in_use >= p->cfg.slots) {
+    if (!pool_has_room(p, wish->stays)) {
         return 1; /* jails of an earlier connection are still dying */
     }
-    struct pool_kind *k = pool_kind_get(p, policy, image, err);
+    struct pool_kind *k = pool_kind_get(p, wish->policy, wish->image, err);
     if (k == NULL) {
         return -1;
     }
     uint64_t now = clock_mono_ns();
     k->used_ns = now;
-    if (strcmp(image, ROOTFS_IMAGE_HOST) != 0 && pool_template(p, k, err) != 0) {
+    if (strcmp(wish->image, ROOTFS_IMAGE_HOST) != 0 && pool_template(p, k, err) != 0) {
         pool_forget(p, k);
         return -1;
     }
@@ -471,7 +478,8 @@ int pool_take(struct pool *p, const struct policy *policy, const char *image,
         }
     }
     k->want = p->cfg.warm;
-    p->in_use++;
+    *(wish->stays ? &p->stay : &p->in_use) += 1;
+    got->stays = wish->stays;
     got->events = events;
     got->arg = arg;
     *jail = got;
@@ -481,7 +489,7 @@ int pool_take(struct pool *p, const struct policy *policy, const char *image,
 
 void pool_release(struct pool *p, struct jail *jail) {
     pool_settled(p, jail);
-    p->in_use--;
+    *(jail->stays ? &p->stay : &p->in_use) -= 1;
     p->taken[jail->slot] = false;
     jail_free(jail);
     pool_room(p);

@@ -29,7 +29,8 @@ struct pool_config {
     struct seccomp_program programs[2]; /* by enum policy_syscalls; borrowed contents */
     int images_dirfd;                   /* STATE/images, or -1; borrowed */
     unsigned shard;
-    unsigned slots;             /* jails in use at once; warm and dying ones come on top */
+    unsigned slots;             /* jails of runs at once; warm and dying ones come on top */
+    unsigned sandboxes;         /* jails that stay, at once, beside them */
     unsigned warm;              /* per kind */
     void (*changed)(void *arg); /* counts or health changed; may be NULL */
     void (*room)(void *arg);    /* another jail can be made: who was told "later" may ask again */
@@ -38,7 +39,7 @@ struct pool_config {
 
 struct pool_stats {
     uint32_t warm;   /* ready and waiting */
-    uint32_t in_use; /* given away and not released */
+    uint32_t in_use; /* given away to runs and not released */
     uint64_t made;
     uint64_t taken_warm;
     const char *health; /* "" or why no jail can be made; borrowed */
@@ -59,8 +60,13 @@ void pool_free(struct pool *pool);
  * `failed` and `gone`, and pool_release() from `gone`.
  * Returns 0, or 1: as many are being made as is good for those that run already, or every slot is
  * taken; ask again when `room` is called. -1: ERR_INVALID: no such image; ERR_STATE: stopping. */
-int pool_take(struct pool *pool, const struct policy *policy, const char *image,
-              const struct jail_events *events, void *arg, struct jail **jail, struct err *err);
+struct pool_wish {
+    const struct policy *policy;
+    const char *image;
+    bool stays; /* it counts as a sandbox */
+};
+int pool_take(struct pool *pool, const struct pool_wish *wish, const struct jail_events *events,
+              void *arg, struct jail **jail, struct err *err);
 /* The jail is made, or will never be. Idempotent. */
 void pool_settled(struct pool *pool, struct jail *jail);
 /* Takes back the slot of a jail that is gone, and frees the jail. */

@@ -4,29 +4,31 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
+#include "layers.h"
 #include "pool.h"
 #include "str.h"
 
-void session_fds_close(int *fds, size_t n) {
-    for (size_t i = 0; i < n; i++) {
-        fd_close(&fds[i]);
+void session_list_remove(struct session_jail **list, struct session_jail *e) {
+    for (struct session_jail **p = list; *p != NULL; p = &(*p)->next) {
+        if (*p == e) {
+            *p = e->next;
+            return;
+        }
     }
 }
 
-void session_wish_drop(struct session_jail *e) {
-    free(e->spec);
-    e->spec = NULL;
-    session_fds_close(e->fd, e->wish.nfds);
-    e->wish.nfds = 0;
+void session_jail_free(struct session_jail *e) {
+    loop_timer_stop(e->cfg->loop, &e->timer);
+    loop_timer_stop(e->cfg->loop, &e->hold_timer);
+    session_exec_drop_all(e);
+    session_sandbox_forget_controls(e);
+    free(e);
 }
 
-/* Nothing runs any more: by its end, by a failure, or because the jail was killed. */
-static void session_stopped(struct session_jail *e) {
-    e->busy = false;
-    if (e->started) {
-        e->started = false;
-        pool_ended(e->session->cfg.pool);
-    }
+void session_kill_jail(struct session_jail *e) {
+    e->dying = true;
+    jail_kill(e->jail);
 }
 
 void session_send_failed(struct session_jail *e, const char *stage, int code, const char *text) {
@@ -39,139 +41,73 @@ void session_send_failed(struct session_jail *e, const char *stage, int code, co
         (void)str_copy(msg.text, sizeof msg.text, "the jail failed");
     }
     e->failed = true;
-    session_stopped(e);
+    session_exec_drop_all(e);
     session_send(e->session, &msg, sizeof msg);
 }
 
-/* Everything of it is gone: tell the server, forget it. */
 void session_send_closed(struct session_jail *e) {
     struct session *s = e->session;
     struct wire_closed msg;
     memset(&msg, 0, sizeof msg);
     wire_head_init(&msg.head, WIRE_CLOSED, sizeof msg, e->id, 0);
-    session_wish_drop(e);
-    for (struct session_jail **p = &s->jails; *p != NULL; p = &(*p)->next) {
-        if (*p == e) {
-            *p = e->next;
-            break;
-        }
-    }
-    free(e);
-    session_send(s, &msg, sizeof msg);
-    session_free_if_done(s);
-}
-
-static void session_send_end(struct session_jail *e, const struct wire_end *from) {
-    struct wire_end end = *from;
-    wire_head_init(&end.head, WIRE_END, sizeof end, e->id, e->wish.number);
-    session_stopped(e);
-    session_send(e->session, &end, sizeof end);
-}
-
-/* An EXEC that was stopped before its command began. */
-void session_end_early(struct session_jail *e) {
-    struct wire_end end;
-    memset(&end, 0, sizeof end);
-    end.cause = e->stopped;
-    end.exit_code = -1;
-    session_wish_drop(e);
-    session_send_end(e, &end);
-}
-
-static int session_limits(struct session_jail *e, struct err *err) {
-    if (e->limits_set) {
-        return 0;
-    }
-    if (jail_set_limits(e->jail, &e->limits, err) != 0) {
-        return -1;
-    }
-    e->limits_set = true;
-    return 0;
-}
-
-/* The memory of the jail is used up, by files: what was to run cannot even begin. That is the limit
- * of the run, not a fault of the service. */
-static void session_end_full(struct session_jail *e, uint64_t peak_bytes) {
-    struct wire_end end;
-    memset(&end, 0, sizeof end);
-    end.cause = CAUSE_MEMORY;
-    end.exit_code = -1;
-    end.limit = e->limits.v[LIMIT_MEM_BYTES];
-    end.observed = peak_bytes;
-    end.usage.mem_peak_bytes = peak_bytes;
-    session_wish_drop(e);
-    session_send_end(e, &end);
-}
-
-static void session_renew(struct session_jail *e) {
-    struct err err;
-    uint64_t peak = 0;
-    if (e->jail->lost > 0 && jail_is_full(e->jail, &peak)) {
-        session_end_full(e, peak);
-    } else if (jail_renew(e->jail, &err) != 0) {
-        if (err.code == ENOMEM && jail_is_full(e->jail, &peak)) {
-            session_end_full(e, peak);
-        } else {
-            jail_fail(e->jail, "next child", err.code, err.text);
-        }
+    session_list_remove(s != NULL ? &s->jails : &e->cfg->hold->first, e);
+    session_jail_free(e);
+    if (s != NULL) {
+        session_send(s, &msg, sizeof msg);
+        session_free_if_done(s);
     }
 }
 
-/* The wish that waits, if there is one and the jail is ready for it. */
-void session_try(struct session_jail *e) {
-    struct err err;
-    if (!e->busy || e->started || e->failed || e->jail == NULL) {
-        return;
-    }
-    if (e->stopped != CAUSE_NONE) {
-        session_end_early(e);
-        return;
-    }
-    if (!jail_is_ready(e->jail)) {
-        if (jail_is_spent(e->jail)) {
-            session_renew(e);
-        }
-        return;
-    }
-    e->started = true;
-    pool_began(e->session->cfg.pool);
-    if (session_limits(e, &err) != 0) {
-        jail_fail(e->jail, "limits", err.code, err.text);
-    } else if (jail_exec(e->jail, &e->wish, &err) != 0) {
-        jail_fail(e->jail, "start", err.code, err.text);
-    }
-    session_wish_drop(e);
-}
+/* Events of the jail. */
 
 static void session_jail_ready(void *arg, struct jail *jail) {
     struct session_jail *e = arg;
-    pool_settled(e->session->cfg.pool, jail);
+    pool_settled(e->cfg->pool, jail);
+    if (e->sandbox && !e->opened) {
+        session_sandbox_prepare(e);
+        return;
+    }
     session_try(e);
 }
 
 static void session_jail_failed(void *arg, struct jail *jail, const char *stage, int code,
                                 const char *text) {
     struct session_jail *e = arg;
-    pool_settled(e->session->cfg.pool, jail);
+    pool_settled(e->cfg->pool, jail);
     session_send_failed(e, stage, code, text);
 }
 
-static void session_jail_ended(void *arg, struct jail *jail, const struct wire_end *end) {
-    struct session_jail *e = arg;
+static void session_jail_ended(void *arg, struct jail *jail, void *owner,
+                               const struct wire_end *end) {
     (void)jail;
-    session_send_end(e, end);
+    session_exec_ended(arg, owner, end);
+}
+
+static void session_jail_terminal(void *arg, struct jail *jail, void *owner, int master) {
+    (void)jail;
+    session_exec_terminal(arg, owner, master);
 }
 
 static void session_jail_gone(void *arg, struct jail *jail) {
     struct session_jail *e = arg;
-    session_stopped(e);
-    pool_release(e->session->cfg.pool, jail);
+    loop_timer_stop(e->cfg->loop, &e->timer);
+    layers_close(jail->volume);
+    jail->volume = NULL;
+    session_exec_drop_all(e);
+    pool_release(e->cfg->pool, jail);
     e->jail = NULL;
     session_send_closed(e);
 }
 
-static const struct jail_events session_jail_events = {session_jail_ready, session_jail_failed,
-                                                       session_jail_ended, session_jail_gone};
+static const struct jail_events session_jail_events = {
+    .ready = session_jail_ready,
+    .failed = session_jail_failed,
+    .ended = session_jail_ended,
+    .terminal = session_jail_terminal,
+    .gone = session_jail_gone,
+};
+
+/* The line for jails. */
 
 static void session_wait_add(struct session *s, struct session_jail *e) {
     e->waiting = true;
@@ -184,7 +120,7 @@ static void session_wait_add(struct session *s, struct session_jail *e) {
     s->wait_last = e;
 }
 
-void session_wait_remove(struct session *s, struct session_jail *e) {
+static void session_wait_remove(struct session *s, struct session_jail *e) {
     struct session_jail *before = NULL;
     for (struct session_jail *i = s->wait_first; i != NULL; before = i, i = i->wait_next) {
         if (i != e) {
@@ -204,24 +140,24 @@ void session_wait_remove(struct session *s, struct session_jail *e) {
 }
 
 /* Gets it a jail. False when it has to wait for one. */
-static bool session_admit(struct session *s, struct session_jail *e) {
+static bool session_admit(struct session_jail *e) {
+    const struct pool_wish wish = {.policy = e->policy, .image = e->image, .stays = e->sandbox};
     struct err why;
-    int rc = pool_take(s->cfg.pool, e->policy, e->image, &session_jail_events, e, &e->jail, &why);
+    int rc = pool_take(e->cfg->pool, &wish, &session_jail_events, e, &e->jail, &why);
     if (rc < 0) {
         session_send_failed(e, why.kind == ERR_INVALID ? "image" : "open", why.code, why.text);
         session_send_closed(e);
-    } else if (rc == 0) {
-        session_try(e);
+    } else if (rc == 0 && jail_is_ready(e->jail)) {
+        session_jail_ready(e, e->jail);
     }
     return rc <= 0;
 }
 
-/* First come, first served. */
 void session_admit_waiting(struct session *s) {
     while (s->wait_first != NULL) {
         struct session_jail *e = s->wait_first;
         session_wait_remove(s, e);
-        if (!session_admit(s, e)) {
+        if (!session_admit(e)) {
             e->wait_next = s->wait_first;
             s->wait_first = e;
             s->wait_last = s->wait_last != NULL ? s->wait_last : e;
@@ -231,9 +167,91 @@ void session_admit_waiting(struct session *s) {
     }
 }
 
-void session_admit_or_wait(struct session_jail *e) {
+static void session_admit_or_wait(struct session_jail *e) {
     struct session *s = e->session;
-    if (s->wait_first != NULL || !session_admit(s, e)) {
+    if (s->wait_first != NULL || !session_admit(e)) {
         session_wait_add(s, e);
+    }
+}
+
+/* OPEN and CLOSE. */
+
+static struct session_jail *session_jail_new(struct session *s, const struct wire_open *q) {
+    struct session_jail *e = calloc(1, sizeof *e);
+    if (e == NULL) {
+        return NULL;
+    }
+    e->cfg = s->cfg;
+    e->session = s;
+    e->id = q->head.jail;
+    e->opened_ns = clock_mono_ns();
+    e->limits = q->limits;
+    e->sandbox = q->flags & WIRE_OPEN_SANDBOX;
+    e->disk = (enum wire_disk)q->disk;
+    (void)str_copy(e->image, sizeof e->image, q->image);
+    (void)str_copy(e->key, sizeof e->key, q->key);
+    (void)str_copy(e->from, sizeof e->from, q->from);
+    e->policy = policy_find(s->cfg->policies, q->policy);
+    e->next = s->jails;
+    s->jails = e;
+    return e;
+}
+
+static void session_refuse(struct session_jail *e, const char *stage, int code, const char *text) {
+    session_send_failed(e, stage, code, text);
+    session_send_closed(e);
+}
+
+/* Is there a sandbox of this name already, held or open? */
+static bool session_has_key(const struct session *s, const char *key) {
+    for (const struct session_jail *e = s->jails; e != NULL; e = e->next) {
+        if (e->sandbox && strcmp(e->key, key) == 0) {
+            return true;
+        }
+    }
+    for (const struct session_jail *e = s->cfg->hold->first; e != NULL; e = e->next) {
+        if (strcmp(e->key, key) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+int session_open(struct session *s, const struct wire_open *q, struct err *err) {
+    if (q->head.jail == 0 || session_find(s, q->head.jail) != NULL) {
+        return err_set(err, ERR_PROTOCOL, 0, "OPEN of a jail that is open");
+    }
+    if (q->key[0] != '\0' && session_has_key(s, q->key)) {
+        return err_set(err, ERR_PROTOCOL, 0, "OPEN of a sandbox whose name is taken");
+    }
+    struct session_jail *e = session_jail_new(s, q);
+    if (e == NULL) {
+        return err_sys(err, "opening a jail");
+    }
+    if (e->policy == NULL) {
+        session_refuse(e, "policy", EINVAL, "there is no such policy");
+        return 0;
+    }
+    struct err why;
+    const struct limits ceiling = session_ceiling(s->cfg, e->policy);
+    if (!str_is_name(q->image) || q->network != WIRE_NETWORK_NONE) {
+        session_refuse(e, "open", EINVAL, "the image or the network is not allowed");
+    } else if (limit_check(&q->limits, &ceiling, &why) != 0) {
+        session_refuse(e, "limits", EPERM, why.text);
+    } else if (e->from[0] != '\0' && !layers_find(s->cfg->layers, e->from, NULL, NULL)) {
+        session_refuse(e, "snapshot", ENOENT, "there is no such snapshot");
+    } else {
+        session_admit_or_wait(e);
+    }
+    return 0;
+}
+
+void session_close_jail(struct session *s, uint64_t id) {
+    struct session_jail *e = session_find(s, id);
+    if (e != NULL && e->jail != NULL) {
+        session_kill_jail(e);
+    } else if (e != NULL && e->waiting) {
+        session_wait_remove(s, e);
+        session_send_closed(e);
     }
 }

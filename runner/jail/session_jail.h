@@ -1,4 +1,5 @@
-/* Inside of session.c: a connection, and the jails that it opened (session_jail.c). */
+/* Inside of the session: a connection, the jails that it opened (session_jail.c), what runs in them
+ * (session_exec.c), and what is asked of sandboxes as a whole (session_sandbox.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -12,9 +13,31 @@
 #include "session_out.h"
 #include "wire.h"
 
+struct session_exec {
+    struct session_exec *next;
+    struct exec_request wish; /* number, kind and flags stay valid; the rest until it has started */
+    char *spec;               /* owned copy, until it has started */
+    int fd[FD_PASS_MAX];      /* those for the command, until it has started */
+    int keep[3];              /* the server's ends of stdin, stdout, stderr; -1 = none */
+    bool started;             /* the command was handed over */
+    bool ended;               /* `end` waits for a server to hear of it */
+    enum cause stopped;       /* KILL came before it started */
+    struct wire_end end;
+};
+
+/* FREEZE, SNAPSHOT or RESTORE: one after the other. */
+struct session_control {
+    struct session_control *next;
+    uint32_t what; /* enum wire_type */
+    bool frozen;
+    char key[WIRE_NAME_MAX];
+    uint64_t deadline_ns; /* to come to a stop */
+};
+
 /* A jail that the server opened. */
 struct session_jail {
-    struct session *session;
+    const struct session_config *cfg; /* what outlives the connection: loop, pool, layers, hold */
+    struct session *session;          /* NULL: a sandbox that is held */
     struct session_jail *next;
     struct session_jail *wait_next;
     bool waiting; /* for the pool to make it a jail */
@@ -23,20 +46,28 @@ struct session_jail {
     const struct policy *policy;
     char image[WIRE_NAME_MAX];
     struct limits limits;
-    bool limits_set; /* the run's limits are in force in the jail */
-    bool failed;     /* FAILED was sent */
-    bool busy;       /* an EXEC was accepted and has not ended */
-    bool started;    /* … and its command was handed over */
     uint64_t opened_ns;
-    /* An EXEC that waits for the jail. */
-    struct exec_request wish;
-    char *spec; /* owned copy */
-    int fd[FD_PASS_MAX];
-    enum cause stopped; /* KILL came before it started */
+    bool limits_set;            /* the limits are in force in the jail */
+    bool failed;                /* FAILED was sent, or would have been */
+    bool dying;                 /* it was killed by us */
+    bool used;                  /* an EXEC has come */
+    struct session_exec *execs; /* in the order in which they came */
+    unsigned exec_count;
+
+    bool sandbox;
+    bool preparing, opened; /* OPENED was sent */
+    bool frozen;            /* commands stand still */
+    bool busy_layers;       /* an operation on its volume: nothing starts */
+    enum wire_disk disk;
+    char key[WIRE_NAME_MAX], from[WIRE_NAME_MAX];
+    struct session_control *controls; /* the first is in progress */
+    bool controlling;
+    struct loop_timer timer;      /* looks whether all has come to a stop */
+    struct loop_timer hold_timer; /* the end of waiting for a server */
 };
 
 struct session {
-    struct session_config cfg;
+    const struct session_config *cfg; /* borrowed */
     int sock;
     struct loop_source src;
     bool greeted;
@@ -53,25 +84,61 @@ struct session {
         8) char packet[sizeof(struct wire_open) + sizeof(struct wire_exec) + WIRE_SPEC_INLINE_MAX];
 };
 
-/* Sends a packet, or queues it; a broken connection closes the session. */
+/* Sends a packet, or queues it; a broken connection closes the session. Nobody there: nothing. */
 void session_send(struct session *s, const void *data, size_t size);
+void session_send_fds(struct session *s, const void *data, size_t size, const int *fds,
+                      size_t nfds);
 /* Frees the session at the end of the round if it is closed and its jails are gone. */
 void session_free_if_done(struct session *s);
-void session_fds_close(int *fds, size_t n);
+struct session_jail *session_find(struct session *s, uint64_t id);
+/* Limits of a policy as this host can give them. */
+struct limits session_ceiling(const struct session_config *cfg, const struct policy *p);
 
-/* Drops an EXEC that waits: its descriptors and its spec. */
-void session_wish_drop(struct session_jail *e);
+/* session_hello.c */
+int session_hello(struct session *s, struct err *err);
+
+/* session_jail.c */
+int session_open(struct session *s, const struct wire_open *q, struct err *err);
+void session_close_jail(struct session *s, uint64_t id);
+/* Kills its jail; what runs is told nothing more. */
+void session_kill_jail(struct session_jail *e);
 /* FAILED: the jail cannot go on. */
 void session_send_failed(struct session_jail *e, const char *stage, int code, const char *text);
 /* CLOSED: everything of it is gone. Frees `e`. */
 void session_send_closed(struct session_jail *e);
-/* END with the cause that stopped it, for an EXEC whose command never began. */
-void session_end_early(struct session_jail *e);
-/* Starts the EXEC that waits, if there is one and the jail is ready for it. */
-void session_try(struct session_jail *e);
-
-/* Gets `e` a jail, or puts it at the end of the line for one. */
-void session_admit_or_wait(struct session_jail *e);
-/* Serves the line, first come, first served, until the pool says later. */
+void session_list_remove(struct session_jail **list, struct session_jail *e);
+/* Releases the memory of one that is in no list. */
+void session_jail_free(struct session_jail *e);
+/* Serves the line for jails, first come, first served, until the pool says later. */
 void session_admit_waiting(struct session *s);
-void session_wait_remove(struct session *s, struct session_jail *e);
+
+/* session_exec.c */
+void session_fds_close(int *fds, size_t n);
+int session_exec(struct session *s, const struct wire_exec *q, int *fds, size_t nfds,
+                 struct err *err);
+void session_kill(struct session *s, const struct wire_kill *q);
+void session_signal(struct session *s, const struct wire_signal *q);
+void session_release(struct session *s, const struct wire_release *q);
+/* Starts what waits, as far as the jail is ready for it. */
+void session_try(struct session_jail *e);
+/* From the jail. */
+void session_exec_ended(struct session_jail *e, struct session_exec *x, const struct wire_end *end);
+void session_exec_terminal(struct session_jail *e, struct session_exec *x, int master);
+/* Ends those that have not started. */
+void session_exec_stop_waiting(struct session_jail *e, enum cause cause);
+/* KEPT_EXEC for each, to the server that has adopted the jail; then their ENDs. */
+void session_exec_tell_kept(struct session_jail *e);
+void session_exec_tell_ends(struct session_jail *e);
+/* Forgets all: the jail is gone. */
+void session_exec_drop_all(struct session_jail *e);
+
+/* session_sandbox.c */
+/* The jail is ready: makes a sandbox of it, and says OPENED when that is done. */
+void session_sandbox_prepare(struct session_jail *e);
+int session_sandbox_ask(struct session *s, uint64_t id, const struct session_control *wish,
+                        struct err *err);
+void session_sandbox_drop(struct session *s, const struct wire_key *q);
+int session_sandbox_adopt(struct session *s, const struct wire_key *q, struct err *err);
+/* The connection is over. True when the sandbox is held now. */
+bool session_sandbox_hold(struct session_jail *e);
+void session_sandbox_forget_controls(struct session_jail *e);

@@ -1,6 +1,7 @@
 #include "session_out.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,22 +11,39 @@
 
 struct session_packet {
     struct session_packet *next;
-    size_t size;
+    size_t size, nfds;
+    int fds[FD_PASS_MAX];
     char data[];
 };
 
-static int session_out_queue(struct session_out *q, const void *data, size_t size,
+static void session_out_free(struct session_packet *p) {
+    for (size_t i = 0; i < p->nfds; i++) {
+        fd_close(&p->fds[i]);
+    }
+    free(p);
+}
+
+static int session_out_queue(struct session_out *q, const struct session_message *msg,
                              struct err *err) {
     if (q->count == SESSION_OUT_MAX) {
         return err_set(err, ERR_LIMIT, 0, "the server does not read its answers");
     }
-    struct session_packet *p = malloc(sizeof *p + size);
+    struct session_packet *p = malloc(sizeof *p + msg->size);
     if (p == NULL) {
         return err_sys(err, "queueing an answer");
     }
     p->next = NULL;
-    p->size = size;
-    memcpy(p->data, data, size);
+    p->size = msg->size;
+    p->nfds = 0;
+    memcpy(p->data, msg->data, msg->size);
+    for (; p->nfds < msg->nfds; p->nfds++) {
+        p->fds[p->nfds] = fcntl(msg->fds[p->nfds], F_DUPFD_CLOEXEC, 0);
+        if (p->fds[p->nfds] < 0) {
+            (void)err_sys(err, "queueing a descriptor");
+            session_out_free(p);
+            return -1;
+        }
+    }
     if (q->tail != NULL) {
         q->tail->next = p;
     } else {
@@ -36,11 +54,11 @@ static int session_out_queue(struct session_out *q, const void *data, size_t siz
     return 0;
 }
 
-int session_out_send(struct session_out *q, int sock, const void *data, size_t size,
-                     struct err *err) {
+int session_out_put(struct session_out *q, int sock, const struct session_message *msg,
+                    struct err *err) {
     struct err why;
     if (q->head == NULL) {
-        if (fd_send(sock, data, size, NULL, 0, &why) == 0) {
+        if (fd_send(sock, msg->data, msg->size, msg->fds, msg->nfds, &why) == 0) {
             return 0;
         }
         if (why.code != EAGAIN) {
@@ -50,7 +68,13 @@ int session_out_send(struct session_out *q, int sock, const void *data, size_t s
             return -1;
         }
     }
-    return session_out_queue(q, data, size, err);
+    return session_out_queue(q, msg, err);
+}
+
+int session_out_send(struct session_out *q, int sock, const void *data, size_t size,
+                     struct err *err) {
+    const struct session_message msg = {.data = data, .size = size};
+    return session_out_put(q, sock, &msg, err);
 }
 
 static void session_out_pop(struct session_out *q) {
@@ -60,13 +84,14 @@ static void session_out_pop(struct session_out *q) {
         q->tail = NULL;
     }
     q->count--;
-    free(p);
+    session_out_free(p);
 }
 
 int session_out_flush(struct session_out *q, int sock, struct err *err) {
     struct err why;
     while (q->head != NULL) {
-        if (fd_send(sock, q->head->data, q->head->size, NULL, 0, &why) != 0) {
+        const struct session_packet *p = q->head;
+        if (fd_send(sock, p->data, p->size, p->fds, p->nfds, &why) != 0) {
             if (why.code == EAGAIN) {
                 return 0;
             }

@@ -27,18 +27,19 @@
 #include "str.h"
 #include "supervise.h"
 
+#define MAIN_DISK_DIR "disk"         /* files with the file systems of sandboxes */
 #define MAIN_MOUNT_DIR "run/cgroup2" /* relative to STATE */
 
 struct main_options {
     const char *state, *policies, *server_user, *init;
-    uint64_t shards, slots, warm;
+    uint64_t shards, slots, sandboxes, warm, keep_ms;
     bool keep_dynmods, check;
 };
 
 struct runner {
     struct main_options opt;
     struct log log;
-    int state_dir, lock, images_dir;
+    int state_dir, lock, images_dir, disk_dir;
     struct policy_set policies;
     struct seccomp_program programs[2];
     struct supervise_config supervise;
@@ -93,6 +94,11 @@ static int main_state(struct runner *r, struct err *err) {
     if (realpath(MAIN_MOUNT_DIR, r->mount_dir) == NULL) {
         return err_sys(err, "resolving %s/%s", r->opt.state, MAIN_MOUNT_DIR);
     }
+    if (mkdirat(r->state_dir, MAIN_DISK_DIR, 0700) != 0 && errno != EEXIST) {
+        return err_sys(err, "making %s/%s", r->opt.state, MAIN_DISK_DIR);
+    }
+    r->disk_dir =
+        openat(r->state_dir, MAIN_DISK_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     r->images_dir = openat(r->state_dir, "images", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     /* One state directory, one name: so that a start finds its own leftovers and nobody else's. */
     (void)snprintf(r->cgroup_name, sizeof r->cgroup_name, "pinfold-%lx-%lx",
@@ -253,7 +259,10 @@ static int main_serve(struct runner *r) {
     s->shards = (unsigned)r->opt.shards;
     s->cgroup_name = r->cgroup_name;
     s->shard.slots = (unsigned)r->opt.slots;
+    s->shard.sandboxes = (unsigned)r->opt.sandboxes;
+    s->shard.keep_ms = r->opt.keep_ms;
     s->shard.warm = (unsigned)r->opt.warm;
+    s->shard.disk_dir = r->disk_dir;
     s->shard.images_dir = r->images_dir;
     s->shard.mount_dir = r->mount_dir;
     s->shard.policies = &r->policies;
@@ -288,6 +297,8 @@ int main(int argc, char **argv) {
                                             : cpus > 0 ? (uint64_t)cpus
                                                        : 1,
                                   .slots = 32,
+                                  .sandboxes = 512,
+                                  .keep_ms = 60000,
                                   .warm = 4};
     const struct opt table[] = {
         {"state", 0, "DIR", OPT_STRING, &r.opt.state, 0, 0, "state directory (required)"},
@@ -297,7 +308,11 @@ int main(int argc, char **argv) {
          "the user that may connect [pinfold]"},
         {"shards", 0, "N", OPT_U64, &r.opt.shards, 1, SUPERVISE_SHARDS_MAX,
          "processes to spread the work over [one per processor, at most 4]"},
-        {"slots", 0, "N", OPT_U64, &r.opt.slots, 1, 1024, "jails in use at once, per shard [32]"},
+        {"slots", 0, "N", OPT_U64, &r.opt.slots, 1, 512, "runs at once, per shard [32]"},
+        {"sandboxes", 0, "N", OPT_U64, &r.opt.sandboxes, 0, 1200,
+         "sandboxes at once, per shard [512]"},
+        {"keep", 0, "TIME", OPT_DURATION, &r.opt.keep_ms, 0, 24 * 60 * 60 * 1000,
+         "how long sandboxes wait for a server that comes back [1m]; 0 ends them at once"},
         {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 256, "jails kept ready, per shard and kind [4]"},
         {"init", 0, "FILE", OPT_STRING, &r.opt.init, 0, 0,
          "the program for process 1 of jails [pinfold-init beside this one]"},

@@ -101,8 +101,9 @@ static void selftest_failed(void *arg, struct jail *jail, const char *stage, int
     (void)err_set(&t->err, ERR_SYSTEM, code, "%s (step %s: %s)", text, stage, strerror(code));
 }
 
-static void selftest_ended(void *arg, struct jail *jail, const struct wire_end *end) {
+static void selftest_ended(void *arg, struct jail *jail, void *owner, const struct wire_end *end) {
     struct selftest *t = arg;
+    (void)owner;
     t->end = *end;
     t->ended = true;
     jail_kill(jail);
@@ -114,8 +115,10 @@ static void selftest_gone(void *arg, struct jail *jail) {
     t->gone = true;
 }
 
-static const struct jail_events selftest_events = {selftest_ready, selftest_failed, selftest_ended,
-                                                   selftest_gone};
+static const struct jail_events selftest_events = {.ready = selftest_ready,
+                                                   .failed = selftest_failed,
+                                                   .ended = selftest_ended,
+                                                   .gone = selftest_gone};
 
 /* Small limits, so that each is met quickly. */
 static struct limits selftest_limits(const struct selftest_check *c, const struct policy *policy) {
@@ -175,7 +178,7 @@ static int selftest_jail(const struct selftest_config *cfg, const struct rootfs 
     int rc = jail == NULL ? -1 : selftest_wait(&t, &t.ready, err);
     const struct exec_request request = {
         .probe = c->probe, .limits = plan.limits, .received_ns = clock_mono_ns()};
-    if (rc == 0 && jail_exec(jail, &request, err) == 0) {
+    if (rc == 0 && jail_exec(jail, &request, NULL, err) == 0) {
         rc = selftest_wait(&t, &t.ended, err);
     }
     if (jail != NULL && !t.gone) {

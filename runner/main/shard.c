@@ -15,6 +15,7 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "layers.h"
 #include "loop.h"
 #include "pool.h"
 #include "session.h"
@@ -28,6 +29,9 @@ struct shard {
     struct cgroup_host cgroups;
     struct jail_host host;
     struct pool *pool;
+    struct layers *layers;
+    struct session_hold hold;
+    struct session_config session_cfg;
     struct session *session; /* one server at a time */
     struct limits host_max;
     int listener, signals;
@@ -116,19 +120,7 @@ static void shard_accept(void *arg, uint32_t events) {
         fd_close(&sock);
         return;
     }
-    const struct session_config cfg = {
-        .loop = s->loop,
-        .pool = s->pool,
-        .policies = s->cfg->policies,
-        .host_max = &s->host_max,
-        .capability = s->cfg->capabilities->item,
-        .capabilities = s->cfg->capabilities->count,
-        .shard = s->cfg->index,
-        .slots = s->cfg->slots,
-        .closed = shard_closed,
-        .arg = s,
-    };
-    s->session = session_new(sock, &cfg, &err);
+    s->session = session_new(sock, &s->session_cfg, &err);
     if (s->session == NULL) {
         log_err(s->cfg->log, LOG_ERROR, "server.failed", &err);
     }
@@ -154,6 +146,7 @@ static void shard_signal(void *arg, uint32_t events) {
     }
     s->stopping = true;
     s->stop_deadline_ns = clock_mono_ns() + SHARD_STOP_NS;
+    session_hold_end(&s->hold);
     if (s->session != NULL) {
         session_end(s->session);
     }
@@ -210,12 +203,37 @@ static int shard_signals(struct shard *s, struct err *err) {
     return loop_add(s->loop, &s->signal_src, s->signals, EPOLLIN, shard_signal, s, err);
 }
 
+static void shard_session_config(struct shard *s) {
+    s->hold.keep_ns = s->cfg->keep_ms * CLOCK_NS_PER_MS;
+    s->session_cfg = (struct session_config){
+        .loop = s->loop,
+        .pool = s->pool,
+        .layers = s->layers,
+        .hold = &s->hold,
+        .policies = s->cfg->policies,
+        .host_max = &s->host_max,
+        .capability = s->cfg->capabilities->item,
+        .capabilities = s->cfg->capabilities->count,
+        .shard = s->cfg->index,
+        .slots = s->cfg->slots,
+        .sandboxes = s->cfg->sandboxes,
+        .closed = shard_closed,
+        .arg = s,
+    };
+}
+
 static int shard_start(struct shard *s, struct err *err) {
     const struct shard_config *cfg = s->cfg;
     shard_host_limits(s);
     s->loop = loop_new(err);
     if (s->loop == NULL || shard_signals(s, err) != 0 ||
         cgroup_host_init(&s->cgroups, cfg->cgroup_name, cfg->mount_dir, err) != 0) {
+        return -1;
+    }
+    const struct layers_config layers = {
+        .loop = s->loop, .disk_dirfd = cfg->disk_dir, .home_ns = cfg->home_ns};
+    s->layers = layers_new(&layers, err);
+    if (s->layers == NULL) {
         return -1;
     }
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -232,6 +250,7 @@ static int shard_start(struct shard *s, struct err *err) {
         .images_dirfd = cfg->images_dir,
         .shard = cfg->index,
         .slots = cfg->slots,
+        .sandboxes = cfg->sandboxes,
         .warm = cfg->warm,
         .changed = shard_changed,
         .room = shard_room,
@@ -242,6 +261,7 @@ static int shard_start(struct shard *s, struct err *err) {
         return -1;
     }
     pool_start(s->pool);
+    shard_session_config(s);
     return shard_listen(s, err);
 }
 
@@ -263,6 +283,7 @@ int shard_run(const struct shard_config *cfg) {
         log_err(cfg->log, LOG_ERROR, "shard.failed", &err);
     }
     pool_free(s.pool);
+    layers_free(s.layers);
     cgroup_host_done(&s.cgroups);
     fd_close(&s.listener);
     fd_close(&s.signals);

@@ -1,0 +1,132 @@
+/* From the request for a child to the moment when it waits to exec. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "exec.h"
+#include "fd.h"
+#include "jail.h"
+
+/* Is the process that says HELLO one of this jail's? Its number comes from the kernel, so this can
+ * only fail if it died and the number was given away in between. */
+static bool exec_is_ours(const struct exec *x, pid_t pid) {
+    char path[64];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)pid);
+    return stat(path, &st) == 0 && st.st_ino == x->jail->pid_ns;
+}
+
+static void exec_hello(struct exec *x, const struct initmsg_report *r, const struct ucred *cred) {
+    struct err err;
+    const struct initmsg_word go = {.type = INITMSG_GO, .first = x->ordinal == 0};
+    if (x->state != EXEC_FORKED || cred->pid <= 0) {
+        jail_fail(x->jail, "hello", EPROTO, "an unexpected process spoke on a child's socket");
+        return;
+    }
+    x->inside_pid = r->pid;
+    x->outside_pid = cred->pid;
+    if (cgroup_step_attach(x->jail->host->cgroups, &x->jail->cgroup, &x->cgroup, cred->pid, &err) !=
+        0) {
+        if (err.code == ESRCH) {
+            loop_del(x->jail->host->loop, &x->src); /* it died meanwhile: process 1 reports it */
+            return;
+        }
+        jail_fail(x->jail, "cgroup attach", err.code, err.text);
+        return;
+    }
+    if (!exec_is_ours(x, cred->pid)) {
+        jail_fail(x->jail, "hello", ESRCH, "a child vanished while it was set up");
+        return;
+    }
+    x->state = EXEC_CONFINED;
+    if (fd_send(x->sock, &go, sizeof go, NULL, 0, &err) != 0 && err.code != EPIPE) {
+        jail_fail(x->jail, "go", err.code, err.text);
+    }
+}
+
+static void exec_setup_event(void *arg, uint32_t events) {
+    struct exec *x = arg;
+    struct initmsg_report r;
+    struct ucred cred = {0};
+    int fds[FD_PASS_MAX];
+    size_t nfds = 0;
+    struct err err;
+    (void)events;
+    ssize_t n = fd_recv(x->sock, &r, sizeof r, fds, &nfds, &cred, &err);
+    for (size_t i = 0; i < nfds && n > 0; i++) {
+        fd_close(&fds[i]);
+    }
+    if (n < 0 && err.code == EAGAIN) {
+        return;
+    }
+    if (n <= 0) {
+        loop_del(x->jail->host->loop, &x->src); /* process 1 reports why, or dies itself */
+        return;
+    }
+    if (n != (ssize_t)sizeof r || nfds != 0) {
+        jail_fail(x->jail, "child", EPROTO, "a child sent a malformed message");
+        return;
+    }
+    if (r.type == INITMSG_HELLO) {
+        exec_hello(x, &r, &cred);
+    } else if (r.type == INITMSG_READY && x->state == EXEC_CONFINED) {
+        x->state = EXEC_READY;
+        loop_del(x->jail->host->loop, &x->src); /* nothing more to hear before it has ended */
+        jail_exec_ready(x->jail, x);
+    } else {
+        r.stage[sizeof r.stage - 1] = '\0';
+        jail_fail(x->jail, r.type == INITMSG_REFUSED ? r.stage : "child", r.code,
+                  "a child could not be confined");
+    }
+}
+
+static int exec_fork(struct exec *x, int child_sock, struct err *err) {
+    const struct initmsg_fork msg = {.type = INITMSG_FORK, .exec = x->ordinal};
+    return fd_send(x->jail->control, &msg, sizeof msg, &child_sock, 1, err);
+}
+
+int exec_connect(struct exec *x, struct err *err) {
+    int pair[2];
+    int on = 1;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        return err_sys(err, "making a child's socket");
+    }
+    x->sock = pair[0];
+    fd_cleanup int child = pair[1];
+    if (setsockopt(x->sock, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) != 0 ||
+        fcntl(x->sock, F_SETFL, O_NONBLOCK) != 0) {
+        return err_sys(err, "preparing a child's socket");
+    }
+    if (loop_add(x->jail->host->loop, &x->src, x->sock, EPOLLIN, exec_setup_event, x, err) != 0) {
+        return -1;
+    }
+    return exec_fork(x, child, err);
+}
+
+struct exec *exec_new(struct jail *jail, unsigned ordinal, struct err *err) {
+    struct exec *x = calloc(1, sizeof *x);
+    if (x == NULL) {
+        (void)err_sys(err, "making an execution");
+        return NULL;
+    }
+    x->jail = jail;
+    x->ordinal = ordinal;
+    x->sock = -1;
+    x->src.fd = -1;
+    cgroup_step_init(&x->cgroup);
+    return x;
+}
+
+int exec_make_cgroup(struct exec *x, struct err *err) {
+    const struct cgroup_host *host = x->jail->host->cgroups;
+    if (cgroup_step_make(host, &x->jail->cgroup, x->ordinal, x->jail->sandbox, &x->cgroup, err) !=
+        0) {
+        return -1;
+    }
+    return cgroup_step_limit(host, &x->cgroup, &x->jail->limits, err);
+}

@@ -1,0 +1,364 @@
+/* What runs in a jail: the child that waits, those that were started, and their ends. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "jail.h"
+#include "layers.h"
+
+#define JAIL_LOST_MAX 2
+#define JAIL_FULL_SLACK (1u << 20)
+#define JAIL_SWEEP_NS (2 * CLOCK_NS_PER_MS)
+
+int jail_disk(const struct jail *j, uint64_t *bytes, uint64_t *inodes, bool *full) {
+    struct statfs fs;
+    if (j->volume != NULL) {
+        return layers_use(j->volume, bytes, inodes, full);
+    }
+    if (fstatfs(j->writable_fd, &fs) != 0) {
+        return -1;
+    }
+    uint64_t used = (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+    uint64_t files = fs.f_files - fs.f_ffree;
+    *bytes = used > j->disk_base ? used - j->disk_base : 0;
+    *inodes = files > j->inodes_base ? files - j->inodes_base : 0;
+    *full = fs.f_bfree == 0 || fs.f_ffree == 0;
+    return 0;
+}
+
+/* Size and inode count of a mounted tmpfs can be changed by whoever rules its user namespace. */
+static int jail_resize(struct jail *j, const struct limits *limits, struct err *err) {
+    char size[32];
+    char inodes[32];
+    (void)snprintf(size, sizeof size, "%llu", (unsigned long long)limits->v[LIMIT_DISK_BYTES]);
+    (void)snprintf(inodes, sizeof inodes, "%llu", (unsigned long long)limits->v[LIMIT_INODES]);
+    fd_cleanup int fs = fspick(j->writable_fd, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
+    if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "size", size, 0) != 0 ||
+        fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", inodes, 0) != 0 ||
+        fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0) != 0) {
+        return err_sys(err, "setting the size of the writable file system");
+    }
+    return 0;
+}
+
+static bool jail_same(const struct limits *a, const struct limits *b, enum limit_id one,
+                      enum limit_id two, enum limit_id three) {
+    return a->v[one] == b->v[one] && a->v[two] == b->v[two] && a->v[three] == b->v[three];
+}
+
+int jail_set_limits(struct jail *j, const struct limits *limits, struct err *err) {
+    if (j->state != JAIL_READY || j->forked != 1) {
+        return err_set(err, ERR_STATE, 0, "limits of a jail that is in use cannot be changed");
+    }
+    if (!jail_same(limits, &j->limits, LIMIT_MEM_BYTES, LIMIT_PIDS, LIMIT_CPUS_MILLI) &&
+        (cgroup_jail_limit(j->host->cgroups, &j->cgroup, limits, err) != 0 ||
+         cgroup_step_limit(j->host->cgroups, &j->spare->cgroup, limits, err) != 0)) {
+        return -1;
+    }
+    if (!jail_same(limits, &j->limits, LIMIT_DISK_BYTES, LIMIT_INODES, LIMIT_INODES) &&
+        jail_resize(j, limits, err) != 0) {
+        return -1;
+    }
+    j->limits = j->applied = *limits;
+    return 0;
+}
+
+/* pids and the CPU share are counted for the jail of a run as a whole; since one execution runs at
+ * a time there, a step that asks for less narrows the jail, and the next one that doesn't widens it
+ * back. In a sandbox each has a group of its own for that. */
+static int jail_apply(struct jail *j, const struct limits *step, struct err *err) {
+    struct limits want = j->limits;
+    want.v[LIMIT_PIDS] = step->v[LIMIT_PIDS];
+    want.v[LIMIT_CPUS_MILLI] = step->v[LIMIT_CPUS_MILLI];
+    if (j->sandbox || jail_same(&want, &j->applied, LIMIT_PIDS, LIMIT_CPUS_MILLI, LIMIT_PIDS)) {
+        return 0;
+    }
+    if (cgroup_jail_limit(j->host->cgroups, &j->cgroup, &want, err) != 0) {
+        return -1;
+    }
+    j->applied = want;
+    return 0;
+}
+
+/* The jail's own group goes on counting all of its steps. */
+int jail_make_sandbox(struct jail *j, struct err *err) {
+    if (!jail_is_ready(j) || j->forked != 1) {
+        return err_set(err, ERR_STATE, 0, "only a jail that has run nothing becomes a sandbox");
+    }
+    j->sandbox = true;
+    if (cgroup_step_extend(j->host->cgroups, &j->cgroup, &j->spare->cgroup, j->spare->outside_pid,
+                           err) != 0) {
+        return -1;
+    }
+    return cgroup_step_limit(j->host->cgroups, &j->spare->cgroup, &j->limits, err);
+}
+
+static struct exec *jail_prepare(struct jail *j, struct err *err) {
+    struct exec *x = exec_new(j, j->forked++, err);
+    if (x != NULL && (exec_make_cgroup(x, err) != 0 || exec_connect(x, err) != 0)) {
+        exec_close(x);
+        (void)exec_remove(x, NULL);
+        cgroup_step_abandon(&x->cgroup);
+        exec_free(x);
+        return NULL;
+    }
+    return x;
+}
+
+bool jail_is_ready(const struct jail *j) {
+    return j->state == JAIL_READY && j->spare != NULL && j->spare->state == EXEC_READY;
+}
+
+bool jail_is_spent(const struct jail *j) {
+    return j->state == JAIL_READY && j->spare == NULL;
+}
+
+bool jail_is_full(const struct jail *j, uint64_t *peak_bytes) {
+    uint64_t peak = 0;
+    if (cgroup_jail_peak(&j->cgroup, &peak, NULL) != 0) {
+        return false;
+    }
+    *peak_bytes = peak;
+    return j->lost > JAIL_LOST_MAX || peak + JAIL_FULL_SLACK >= j->limits.v[LIMIT_MEM_BYTES];
+}
+
+/* Groups of executions that are over go; one whose dead processes are not yet reaped is tried again
+ * a little later. */
+static void jail_sweep(void *arg) {
+    struct jail *j = arg;
+    struct err err;
+    bool left = false;
+    for (struct exec **at = &j->execs; *at != NULL;) {
+        struct exec *x = *at;
+        if (x->state == EXEC_OVER && exec_remove(x, &err) == 0) {
+            *at = x->next;
+            exec_free(x);
+            continue;
+        }
+        left = left || x->state == EXEC_OVER;
+        at = &x->next;
+    }
+    if (left && j->state == JAIL_READY) {
+        (void)loop_timer_at(j->host->loop, &j->sweep_timer, clock_mono_ns() + JAIL_SWEEP_NS,
+                            jail_sweep, j, NULL);
+    }
+}
+
+int jail_renew(struct jail *j, struct err *err) {
+    if (!jail_is_spent(j)) {
+        return err_set(err, ERR_STATE, 0, "the jail is busy");
+    }
+    jail_sweep(j);
+    j->spare = jail_prepare(j, err);
+    return j->spare == NULL ? -1 : 0;
+}
+
+static void jail_started(struct jail *j, struct exec *x) {
+    struct exec **at = &j->execs;
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *at = x;
+    x->next = NULL;
+    j->running++;
+}
+
+int jail_exec(struct jail *j, const struct exec_request *q, void *owner, struct err *err) {
+    if (!jail_is_ready(j) || (!j->sandbox && j->running > 0)) {
+        return err_set(err, ERR_STATE, 0, "the jail is not ready for an execution");
+    }
+    struct err why;
+    struct exec *x = j->spare;
+    x->owner = owner;
+    j->spare = NULL;
+    j->lost = 0;
+    jail_started(j, x);
+    if (jail_apply(j, &q->limits, &why) != 0 || exec_start(x, q, &why) != 0) {
+        jail_fail(j, "start", why.code, why.text);
+        return 0;
+    }
+    if ((q->flags & WIRE_EXEC_MORE) || j->sandbox) {
+        j->spare = jail_prepare(j, &why);
+        if (j->spare == NULL && why.code != ENOMEM) {
+            jail_fail(j, "next child", why.code, why.text);
+        }
+    }
+    return 0;
+}
+
+static struct exec *jail_find(const struct jail *j, const void *owner) {
+    struct exec *x = j->execs;
+    while (x != NULL && (x->owner != owner || x->state == EXEC_OVER)) {
+        x = x->next;
+    }
+    return x;
+}
+
+void jail_stop(struct jail *j, const void *owner, enum cause cause) {
+    struct exec *x = jail_find(j, owner);
+    if (j->state == JAIL_READY && x != NULL) {
+        exec_stop(x, cause);
+    }
+}
+
+void jail_signal(struct jail *j, const void *owner, int signal) {
+    struct exec *x = jail_find(j, owner);
+    if (j->state == JAIL_READY && x != NULL) {
+        exec_signal(x, signal);
+    }
+}
+
+void jail_stop_all(struct jail *j, enum cause cause) {
+    for (struct exec *x = j->execs; x != NULL && j->state == JAIL_READY; x = x->next) {
+        exec_stop(x, cause);
+    }
+}
+
+int jail_freeze(struct jail *j, bool commands, bool files, struct err *err) {
+    for (struct exec *x = j->execs; x != NULL && j->state == JAIL_READY; x = x->next) {
+        if (exec_freeze(x, x->kind == WIRE_EXEC_COMMAND ? commands : files, err) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+int jail_settled(const struct jail *j, struct err *err) {
+    int all = 1;
+    for (const struct exec *x = j->execs; x != NULL; x = x->next) {
+        int rc = exec_settled(x, err);
+        if (rc < 0) {
+            return -1;
+        }
+        all = all && rc;
+    }
+    return all;
+}
+
+void jail_describe(const struct jail *j, struct layers_jail *out) {
+    *out = (struct layers_jail){
+        .pid = j->pid,
+        .writable_fd = j->writable_fd,
+        .writable = j->writable,
+        .id_base = j->id_base,
+        .id_count = j->id_count,
+        .disk_bytes = j->limits.v[LIMIT_DISK_BYTES],
+        .inodes = j->limits.v[LIMIT_INODES],
+    };
+}
+
+void jail_exec_done(struct jail *j, struct exec *x, const struct wire_end *end) {
+    void *owner = x->owner;
+    if (j->state != JAIL_READY) {
+        return;
+    }
+    exec_close(x);
+    x->owner = NULL;
+    j->running--;
+    j->events->ended(j->arg, j, owner, end);
+    if (j->state != JAIL_READY) {
+        return; /* killed by its owner: everything goes at once */
+    }
+    if (j->sandbox) {
+        /* The next command may be here already: that one first. */
+        if (j->sweep_timer.slot == 0) {
+            (void)loop_timer_at(j->host->loop, &j->sweep_timer, clock_mono_ns() + JAIL_SWEEP_NS,
+                                jail_sweep, j, NULL);
+        }
+        return;
+    }
+    if (j->spare != NULL) {
+        jail_sweep(j);
+    }
+    if (jail_is_ready(j)) {
+        j->events->ready(j->arg, j);
+    }
+}
+
+void jail_exec_terminal(struct jail *j, struct exec *x, int master) {
+    if (j->events->terminal != NULL && j->state == JAIL_READY) {
+        j->events->terminal(j->arg, j, x->owner, master);
+    } else {
+        fd_close(&master);
+    }
+}
+
+/* The process that waits died: the kernel's oom killer may pick it. Another one is made when it is
+ * needed (jail_renew()): `ready` has the owner look again, and decide. */
+static void jail_lose_spare(struct jail *j) {
+    struct err err;
+    struct exec *x = j->spare;
+    j->lost++;
+    j->spare = NULL;
+    exec_close(x);
+    x->state = EXEC_OVER;
+    if (exec_remove(x, &err) == 0) {
+        exec_free(x);
+    } else {
+        x->next = j->execs;
+        j->execs = x;
+        jail_sweep(j);
+    }
+    j->events->ready(j->arg, j);
+}
+
+/* Is `pid` the child that waits, and has not been used? One that died before it said a word is not
+ * known by its number yet. */
+static bool jail_is_spare(const struct jail *j, uint32_t pid) {
+    const struct exec *x = j->spare;
+    return x != NULL && (x->inside_pid == pid || x->inside_pid == 0);
+}
+
+void jail_exited(struct jail *j, const struct initmsg_report *r) {
+    for (struct exec *x = j->execs; x != NULL; x = x->next) {
+        if (x->state == EXEC_RUNNING && x->inside_pid == r->pid) {
+            exec_exited(x, r->status, r->mono_ns);
+            return;
+        }
+    }
+    if (j->state == JAIL_READY && jail_is_spare(j, r->pid)) {
+        jail_lose_spare(j);
+    } else {
+        jail_fail(j, "child", ECHILD, "a child ended during set-up");
+    }
+}
+
+void jail_close_execs(struct jail *j) {
+    loop_timer_stop(j->host->loop, &j->sweep_timer);
+    for (struct exec *x = j->execs; x != NULL; x = x->next) {
+        exec_close(x);
+    }
+    if (j->spare != NULL) {
+        exec_close(j->spare);
+    }
+}
+
+int jail_remove_execs(struct jail *j, struct err *err) {
+    int rc = j->spare != NULL && exec_remove(j->spare, err) != 0 ? -1 : 0;
+    for (struct exec *x = j->execs; x != NULL; x = x->next) {
+        if (exec_remove(x, err) != 0) {
+            rc = -1;
+        }
+    }
+    return rc;
+}
+
+void jail_free_execs(struct jail *j) {
+    if (j->spare != NULL) {
+        j->spare->next = j->execs;
+        j->execs = j->spare;
+        j->spare = NULL;
+    }
+    while (j->execs != NULL) {
+        struct exec *x = j->execs;
+        j->execs = x->next;
+        cgroup_step_abandon(&x->cgroup); /* does nothing when they are gone */
+        exec_free(x);
+    }
+}
