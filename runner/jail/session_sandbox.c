@@ -198,9 +198,11 @@ int session_sandbox_ask(struct session *s, uint64_t id, const struct session_con
     if (e == NULL || e->failed || e->dying) {
         return 0; /* it crossed our FAILED or CLOSED on the way */
     }
+    /* Of a run, only a snapshot between two of its steps. */
     bool between = !e->sandbox && wish->what == WIRE_SNAPSHOT && e->execs == NULL && e->used;
     if (e->jail == NULL || !(between || e->opened)) {
-        return err_set(err, ERR_PROTOCOL, 0, "a request to a jail that is not a sandbox");
+        return err_set(err, ERR_PROTOCOL, 0,
+                       "a request for a sandbox that is not open, or for a run that is busy");
     }
     struct session_control *c = calloc(1, sizeof *c);
     if (c == NULL) {
