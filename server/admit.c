@@ -22,16 +22,16 @@ static int admit_over(struct api_error *error, const char *prefix, int id, uint6
                          info->name, wish, info->what, ceiling);
 }
 
-static int admit_run(const struct run_request *req, const struct wire_policy *policy,
-                     struct limits_effective *out, struct api_error *error) {
+int admit_limits(const struct request_limits *wishes, const struct wire_policy *policy,
+                 struct limits_effective *out, struct api_error *error) {
     for (int i = 0; i < LIMIT_COUNT; i++) {
         uint64_t ceiling = policy->ceiling.v[i];
-        if (!req->limits.set[i]) {
+        if (!wishes->set[i]) {
             out->values.v[i] = policy->preset.v[i];
             out->from[i] = LIMITS_FROM_DEFAULT;
             continue;
         }
-        uint64_t wish = req->limits.values.v[i];
+        uint64_t wish = wishes->values.v[i];
         if (wish > ceiling)
             return admit_over(error, "", i, wish, ceiling);
         out->values.v[i] = wish;
@@ -40,31 +40,44 @@ static int admit_run(const struct run_request *req, const struct wire_policy *po
     return 0;
 }
 
-static int admit_step(const struct request_step *step, size_t index,
-                      const struct wire_policy *policy, const struct limits_effective *run,
+int admit_step_limits(const struct request_limits *wishes, const char *prefix,
+                      const struct wire_policy *policy, const struct limits_effective *whole,
                       struct limits_effective *out, struct api_error *error) {
-    char prefix[32];
-    snprintf(prefix, sizeof(prefix), "/steps/%zu", index);
-    *out = *run;
+    *out = *whole;
     for (int i = 0; i < LIMIT_COUNT; i++) {
         const struct limit_info *info = limit_info((enum limit_id)i);
-        if (!step->limits.set[i])
+        if (!wishes->set[i])
             continue;
-        uint64_t wish = step->limits.values.v[i];
+        uint64_t wish = wishes->values.v[i];
         if (wish > policy->ceiling.v[i])
             return admit_over(error, prefix, i, wish, policy->ceiling.v[i]);
-        if (admit_within_run(i) && wish > run->values.v[i]) {
+        if (admit_within_run(i) && wish > whole->values.v[i]) {
             char field[64];
             snprintf(field, sizeof(field), "%s/limits/%s", prefix, info->name);
             return api_error_set(error, 400, "limit_conflict", field,
                                  "%s of this step is %" PRIu64 ", more than the %" PRIu64
-                                 " that the whole run has.",
-                                 info->name, wish, run->values.v[i]);
+                                 " that the run or sandbox as a whole has.",
+                                 info->name, wish, whole->values.v[i]);
         }
         out->values.v[i] = wish;
         out->from[i] = LIMITS_FROM_REQUEST;
     }
     return 0;
+}
+
+void admit_jail_limits(const struct limits *whole, const struct wire_policy *policy,
+                       struct limits *out) {
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        bool own = admit_within_run(i) || !limit_info((enum limit_id)i)->per_step;
+        out->v[i] = own ? whole->v[i] : policy->ceiling.v[i];
+    }
+}
+
+int admit_network(enum request_network wish, struct api_error *error) {
+    if (wish == REQUEST_NETWORK_NONE)
+        return 0;
+    return api_error_set(error, 403, "policy_network", "/network",
+                         "The policy allows no network, only \"none\".");
 }
 
 static int admit_shape(const struct run_request *req, const struct wire_policy *policy,
@@ -73,23 +86,24 @@ static int admit_shape(const struct run_request *req, const struct wire_policy *
         return api_error_set(error, 403, "policy_steps", "/steps",
                              "The run has %zu steps, but the policy allows at most %u.",
                              req->step_count, policy->max_steps);
-    if (req->network != REQUEST_NETWORK_NONE)
-        return api_error_set(error, 403, "policy_network", "/network",
-                             "The policy allows no network, only \"none\".");
-    return 0;
+    return admit_network(req->network, error);
 }
 
 int admit_check(const struct run_request *req, const struct wire_policy *policy, struct admit *out,
                 struct api_error *error) {
     struct admit a = {.end_on = req->end_on_set ? req->end_on : policy->end_on};
-    if (admit_shape(req, policy, error) < 0 || admit_run(req, policy, &a.run, error) < 0)
+    if (admit_shape(req, policy, error) < 0 ||
+        admit_limits(&req->limits, policy, &a.run, error) < 0)
         return -1;
     a.steps = calloc(req->step_count, sizeof(*a.steps));
     if (a.steps == NULL)
         return api_error_memory(error);
     a.open = a.run.values;
     for (size_t i = 0; i < req->step_count; i++) {
-        if (admit_step(&req->steps[i], i, policy, &a.run, &a.steps[i], error) < 0) {
+        char prefix[32];
+        snprintf(prefix, sizeof(prefix), "/steps/%zu", i);
+        if (admit_step_limits(&req->steps[i].limits, prefix, policy, &a.run, &a.steps[i], error) <
+            0) {
             free(a.steps);
             return -1;
         }

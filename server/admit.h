@@ -18,3 +18,18 @@ struct admit {
 /* 0: the caller owns out->steps (free()). -1: *error is filled (400, 403), *out untouched. */
 int admit_check(const struct run_request *req, const struct wire_policy *policy, struct admit *out,
                 struct api_error *error);
+
+/* The parts of it, for sandboxes and what runs in them. */
+/* Wishes against the policy: what is in force. */
+int admit_limits(const struct request_limits *wish, const struct wire_policy *policy,
+                 struct limits_effective *out, struct api_error *error);
+int admit_network(enum request_network wish, struct api_error *error);
+/* Wishes of a step (or of an execution) within what the whole has. `prefix` is the JSON pointer of
+ * what has the limits ("/steps/1", ""). */
+int admit_step_limits(const struct request_limits *wish, const char *prefix,
+                      const struct wire_policy *policy, const struct limits_effective *whole,
+                      struct limits_effective *out, struct api_error *error);
+/* Of the jail of a sandbox whose executions are not known yet: what belongs to the whole, and for
+ * everything else the policy's ceiling. */
+void admit_jail_limits(const struct limits *whole, const struct wire_policy *policy,
+                       struct limits *out);

@@ -25,6 +25,7 @@ struct metrics {
     uint64_t ends[CAUSE_COUNT];
     uint64_t responses[METRICS_STATUS_MAX / 100]; /* by hundred */
     uint64_t jails_failed;
+    uint64_t sandboxes_created;
     struct metrics_histogram queue_wait, setup, step_wall;
 };
 

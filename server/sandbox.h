@@ -54,6 +54,7 @@ struct sandbox_task {
     struct sandbox_task *next, *prev;
     uint32_t number; /* given by sandbox_exec() */
     bool command;    /* it is counted as an execution, and stands still while paused */
+    enum cause kill; /* private: asked for; CAUSE_NONE = not */
     const struct sandbox_task_ops *ops;
 };
 
@@ -87,12 +88,29 @@ uint64_t sandbox_epoch(const struct sandbox *sb);
 /* The loop that everything of it runs on, borrowed. */
 struct loop *sandbox_loop(const struct sandbox *sb);
 
+/* What happens in it, for who remembers its files. */
+struct sandbox_activity {
+    uint64_t started; /* tasks of any kind that were ever started or adopted */
+    size_t running;   /* tasks now … */
+    size_t commands;  /* … and those of them that are commands */
+};
+struct sandbox_activity sandbox_activity(const struct sandbox *sb);
+/* Counts up with every snapshot and every restore that was done: the live layer begins anew. */
+uint64_t sandbox_layer_serial(const struct sandbox *sb);
+/* Begins a new live layer: a snapshot that nobody sees, dropped at the next boundary. done(arg,
+ * code): 0 or an errno, ECANCELED when the sandbox went. ERR_STATE when a command runs. */
+int sandbox_boundary(struct sandbox *sb, void (*done)(void *arg, int code), void *arg,
+                     struct err *err);
+
 /* Modules keep what they know of a sandbox here: freed with it. */
 enum sandbox_part { SANDBOX_EXECS, SANDBOX_SYNC, SANDBOX_FILES, SANDBOX_PARTS };
 struct sandbox_part_ops {
     void (*free)(void *part);
     /* The server comes back: the sandbox was adopted; the executions that the runner kept are in
-     * `kept`, whose descriptors the module takes over (and sets to -1). May be NULL. */
+     * `kept`, whose descriptors (server's ends of stdin, stdout or the terminal, stderr; -1 = none)
+     * the module takes over and sets to -1. What it does not sandbox_task_adopt() is ended. Called
+     * with count 0 as well: what the module thought to run and is not in the list is lost. Not for
+     * tasks that are still on the sandbox's list. May be NULL. */
     void (*adopted)(void *part, const struct wire_kept_exec *kept, int fds[][3], size_t count);
     /* It is gone (after all tasks were told). May be NULL. */
     void (*gone)(void *part);
@@ -104,5 +122,5 @@ void sandbox_part_set(struct sandbox *sb, enum sandbox_part which,
 struct server;
 struct http_req;
 /* The sandbox of this id if it is the caller's and not gone; else answers 404 (unknown, or another
- * user's) or 410 `gone`, and returns NULL. Counts as use. */
+ * user's), 410 `gone` or 503 (its runner is being looked for), and returns NULL. Counts as use. */
 struct sandbox *sandbox_mine(struct server *s, struct http_req *req, const char *id);

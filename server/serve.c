@@ -29,6 +29,8 @@
 /* After the grace time, jails are killed; the answers then have this long to leave. */
 #define SERVE_KILL_MS 5000u
 #define SERVE_FLUSH_MS 1000u
+/* Sandboxes that may wait for a slot. */
+#define SERVE_SANDBOX_QUEUE 1024u
 /* Descriptors for everything that is neither a connection nor a run. */
 #define SERVE_FDS_RESERVED 128u
 /* A run in a jail: three pipes, and while it is started their other ends and three memory files. */
@@ -138,7 +140,24 @@ static int serve_probe(struct serve *v, struct err *err) {
 
 static void serve_room(void *arg) {
     struct server *s = arg;
+    sandboxes_room(&s->sandboxes);
     runs_room(&s->runs);
+}
+
+static void serve_shard_ready(void *arg, struct link *l) {
+    struct server *s = arg;
+    sandboxes_ready(&s->sandboxes, l);
+}
+
+static void serve_shard_dead(void *arg, const char *name) {
+    struct server *s = arg;
+    sandboxes_dead(&s->sandboxes, name);
+}
+
+/* A sandbox of an earlier server: each module reads what it left in the sandbox's directory. */
+static void serve_sandbox_loaded(void *arg, struct sandbox *sb) {
+    (void)arg;
+    (void)sb;
 }
 
 static int serve_core(struct serve *v, struct err *err) {
@@ -151,7 +170,13 @@ static int serve_core(struct serve *v, struct err *err) {
         return -1;
     s->metrics.started_ms = clock_real_ms();
     runs_init(&s->runs, s->loop, &s->log, &s->links, &s->metrics, &v->runs);
-    struct links_watch watch = {.room = serve_room, .arg = s};
+    sandboxes_init(&s->sandboxes, s->loop, &s->log, &s->links, &s->metrics, s->work);
+    struct sandboxes_options sandboxes = {
+        .queue_count = SERVE_SANDBOX_QUEUE, .loaded = serve_sandbox_loaded, .arg = s};
+    if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0)
+        return -1;
+    struct links_watch watch = {
+        .room = serve_room, .ready = serve_shard_ready, .dead = serve_shard_dead, .arg = s};
     links_start(&s->links, s->loop, &s->log, &watch);
     return 0;
 }
@@ -226,6 +251,8 @@ static void serve_drain(struct serve *v) {
     log_begin(&line, &s->log, LOG_INFO, "draining");
     log_u64(&line, "queued", s->runs.queue.count);
     log_u64(&line, "running", s->runs.active);
+    log_u64(&line, "sandboxes_left_to_runner",
+            s->sandboxes.states[SANDBOX_READY] + s->sandboxes.states[SANDBOX_PAUSED]);
     log_end(&line);
     s->draining = true;
     s->runs.idle = serve_flush;
@@ -267,6 +294,7 @@ static void serve_clean_up(struct serve *v) {
     http_stop(s->http);
     work_free(s->work);
     runs_done(&s->runs);
+    sandboxes_done(&s->sandboxes);
     links_stop(&s->links);
     auth_stop(&s->auth);
     loop_free(s->loop);

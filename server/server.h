@@ -11,6 +11,7 @@
 #include "loop.h"
 #include "metrics.h"
 #include "runs.h"
+#include "sandboxes.h"
 #include "state.h"
 #include "work.h"
 
@@ -31,6 +32,7 @@ struct server {
     struct links links;
     struct metrics metrics;
     struct runs runs;
+    struct sandboxes sandboxes;
     struct work *work;
     struct http *http;
     bool draining;

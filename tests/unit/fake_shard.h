@@ -210,3 +210,61 @@ static inline void fake_send_failed(struct fake_shard *f, uint64_t jail) {
     snprintf(failed.text, sizeof(failed.text), "no room");
     fake_send(f, &failed, sizeof(failed), WIRE_FAILED, jail, 0);
 }
+
+static inline void fake_send_opened(struct fake_shard *f, uint64_t jail) {
+    struct wire_opened opened;
+    memset(&opened, 0, sizeof(opened));
+    fake_send(f, &opened, sizeof(opened), WIRE_OPENED, jail, 0);
+}
+
+/* The answer to the request that has just come. */
+static inline void fake_send_done(struct fake_shard *f, const struct wire_head *request, int code) {
+    struct wire_done done;
+    memset(&done, 0, sizeof(done));
+    uint64_t jail = request->jail;
+    done.what = request->type;
+    done.code = code;
+    done.bytes = 4096;
+    done.files = 3;
+    done.added_bytes = 1024;
+    if (request->type == WIRE_FREEZE)
+        done.frozen = ((const struct wire_freeze *)(const void *)request)->frozen;
+    else
+        memcpy(done.key, ((const struct wire_key *)(const void *)request)->key, sizeof(done.key));
+    fake_send(f, &done, sizeof(done), WIRE_DONE, jail, 0);
+}
+
+static inline void fake_send_kept(struct fake_shard *f, enum wire_type type, const char *key) {
+    struct wire_kept kept;
+    memset(&kept, 0, sizeof(kept));
+    snprintf(kept.key, sizeof(kept.key), "%s", key);
+    kept.bytes = 4096;
+    fake_send(f, &kept, sizeof(kept), type, 0, 0);
+}
+
+/* A packet with descriptors, which stay the caller's. */
+static inline void fake_send_fds(struct fake_shard *f, void *packet, size_t size,
+                                 const struct wire_head *head, const int *fds, size_t nfds) {
+    struct err err = {0};
+    wire_head_init(packet, (enum wire_type)head->type, size, head->jail, head->exec);
+    unit_works(fd_send(f->fd, packet, size, fds, nfds, &err), err);
+    fake_turn(f);
+}
+
+static inline void fake_send_started(struct fake_shard *f, uint64_t jail, uint32_t exec, int fd) {
+    struct wire_started started;
+    memset(&started, 0, sizeof(started));
+    const struct wire_head head = {.type = WIRE_STARTED, .jail = jail, .exec = exec};
+    fake_send_fds(f, &started, sizeof(started), &head, &fd, 1);
+}
+
+static inline void fake_send_kept_exec(struct fake_shard *f, uint64_t jail, uint32_t exec,
+                                       const int *fds, size_t nfds) {
+    static const uint32_t masks[] = {0, WIRE_FD_KEEP_STDOUT,
+                                     WIRE_FD_KEEP_STDOUT | WIRE_FD_KEEP_STDERR, WIRE_FD_KEEP};
+    struct wire_kept_exec kept;
+    memset(&kept, 0, sizeof(kept));
+    kept.fds = masks[nfds];
+    const struct wire_head head = {.type = WIRE_KEPT_EXEC, .jail = jail, .exec = exec};
+    fake_send_fds(f, &kept, sizeof(kept), &head, fds, nfds);
+}

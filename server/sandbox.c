@@ -1,0 +1,379 @@
+#include "sandbox.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "id.h"
+#include "sandbox_internal.h"
+
+struct sandbox *sandbox_new(struct sandboxes *all, struct err *err) {
+    struct sandbox *sb = calloc(1, sizeof(*sb));
+    if (sb == NULL) {
+        err_set(err, ERR_SYSTEM, ENOMEM, "making a sandbox: out of memory");
+        return NULL;
+    }
+    sb->all = all;
+    sb->dir = -1;
+    sb->number_floor = SANDBOX_NUMBERS;
+    sb->used_ns = clock_mono_ns();
+    return sb;
+}
+
+static void sandbox_drop_kept(struct sandbox *sb) {
+    for (size_t i = 0; i < sb->kept_count; i++)
+        for (size_t k = 0; k < LINK_KEEP_FDS; k++)
+            fd_close(&sb->kept[i].fds[k]);
+    free(sb->kept);
+    sb->kept = NULL;
+    sb->kept_count = 0;
+}
+
+void sandbox_free(struct sandbox *sb) {
+    if (sb == NULL)
+        return;
+    loop_timer_stop(sb->all->loop, &sb->life);
+    loop_timer_stop(sb->all->loop, &sb->watchdog);
+    for (size_t i = 0; i < SANDBOX_PARTS; i++)
+        if (sb->parts[i].part != NULL)
+            sb->parts[i].ops->free(sb->parts[i].part);
+    while (sb->waits != NULL)
+        sandbox_wait_stop(sb->waits);
+    while (sb->ops != NULL) {
+        struct sandbox_op *op = sb->ops;
+        sb->ops = op->next;
+        free(op);
+    }
+    sandbox_drop_kept(sb);
+    sandbox_spec_done(&sb->spec);
+    fd_close(&sb->dir);
+    free(sb);
+}
+
+/* Tasks. */
+
+static void sandbox_add_task(struct sandbox *sb, struct sandbox_task *t, uint32_t number) {
+    t->sandbox = sb;
+    t->number = number;
+    t->kill = CAUSE_NONE;
+    t->prev = NULL;
+    t->next = sb->tasks;
+    if (t->next != NULL)
+        t->next->prev = t;
+    sb->tasks = t;
+    sb->task_count++;
+    sb->started++;
+    if (t->command)
+        sb->command_count++;
+}
+
+static void sandbox_remove_task(struct sandbox *sb, struct sandbox_task *t) {
+    if (t->prev != NULL)
+        t->prev->next = t->next;
+    else
+        sb->tasks = t->next;
+    if (t->next != NULL)
+        t->next->prev = t->prev;
+    t->sandbox = NULL;
+    sb->task_count--;
+    if (t->command)
+        sb->command_count--;
+}
+
+static struct sandbox_task *sandbox_find_task(const struct sandbox *sb, uint32_t number) {
+    struct sandbox_task *t = sb->tasks;
+    while (t != NULL && t->number != number)
+        t = t->next;
+    return t;
+}
+
+/* The next block of numbers is on disk before one of them is used. */
+static int sandbox_take_number(struct sandbox *sb, struct err *err) {
+    if (sb->next_number < sb->number_floor)
+        return 0;
+    if (sb->number_floor > UINT32_MAX - SANDBOX_NUMBERS)
+        return err_set(err, ERR_LIMIT, 0, "the sandbox has run as many commands as it can");
+    sb->number_floor += SANDBOX_NUMBERS;
+    if (sandbox_store_write(sb, err) == 0)
+        return 0;
+    sb->number_floor -= SANDBOX_NUMBERS;
+    return -1;
+}
+
+static int sandbox_may_start(const struct sandbox *sb, const struct sandbox_task *t,
+                             struct err *err) {
+    if (sb->state == SANDBOX_GONE)
+        return err_set(err, ERR_STATE, 0, "the sandbox is gone");
+    if (sb->jail == NULL || sb->detached || sb->state == SANDBOX_OPENING)
+        return err_set(err, ERR_STATE, 0, "the sandbox is not ready");
+    if (t->command && (sb->state == SANDBOX_PAUSED || sb->frozen))
+        return err_set(err, ERR_STATE, 0, "the sandbox is paused: resume it first");
+    if (sb->restoring > 0)
+        return err_set(err, ERR_STATE, 0, "the sandbox is being restored");
+    uint32_t max = link_of(sb->jail)->welcome.execs;
+    if (sb->task_count >= max)
+        return err_set(err, ERR_LIMIT, 0,
+                       "%zu commands and file operations run in the sandbox; at most %u can",
+                       sb->task_count, max);
+    return 0;
+}
+
+int sandbox_exec(struct sandbox *sb, struct sandbox_task *t, const struct link_exec *x,
+                 struct err *err) {
+    struct link_exec packet = *x;
+    if (sandbox_may_start(sb, t, err) < 0 || sandbox_take_number(sb, err) < 0)
+        return -1;
+    packet.open = NULL;
+    packet.number = sb->next_number;
+    if (link_exec(sb->jail, &packet, err) < 0)
+        return -1;
+    sandbox_add_task(sb, t, sb->next_number++);
+    if (t->command)
+        sb->executions++;
+    return 0;
+}
+
+void sandbox_task_adopt(struct sandbox *sb, struct sandbox_task *t, uint32_t number) {
+    sandbox_add_task(sb, t, number);
+}
+
+void sandbox_task_kill(struct sandbox_task *t, enum cause cause) {
+    struct sandbox *sb = t->sandbox;
+    if (sb == NULL || t->kill != CAUSE_NONE)
+        return;
+    t->kill = cause;
+    if (sb->jail != NULL && !sb->detached)
+        link_kill(sb->jail, t->number, cause);
+}
+
+void sandbox_task_signal(struct sandbox_task *t, int signal) {
+    struct sandbox *sb = t->sandbox;
+    if (sb != NULL && sb->jail != NULL && !sb->detached)
+        link_signal(sb->jail, t->number, signal);
+}
+
+void sandbox_lose_tasks(struct sandbox *sb, enum cause cause) {
+    while (sb->tasks != NULL) {
+        struct sandbox_task *t = sb->tasks;
+        sandbox_remove_task(sb, t);
+        t->ops->lost(t, cause);
+    }
+}
+
+/* What it used as a whole, as far as ENDs tell. */
+static void sandbox_measure(struct sandbox *sb, const struct wire_usage *u) {
+    sb->disk_bytes = u->disk_bytes;
+    sb->inodes = u->inodes;
+    if (u->mem_peak_bytes > sb->mem_peak_bytes)
+        sb->mem_peak_bytes = u->mem_peak_bytes;
+    sb->measured = true;
+}
+
+void sandbox_ended(struct sandbox *sb, const struct wire_end *end) {
+    struct sandbox_task *t = sandbox_find_task(sb, end->head.exec);
+    if (t == NULL) {
+        /* Of an earlier server's, or of one that was given up: nobody wants to know. */
+        if (end->head.exec >= sb->next_number)
+            link_fail(sb->jail, "an end came for what was not running");
+        return;
+    }
+    sandbox_measure(sb, &end->usage);
+    sandbox_remove_task(sb, t);
+    sandbox_touch(sb);
+    t->ops->ended(t, end);
+}
+
+void sandbox_started(struct sandbox *sb, uint32_t number, int master) {
+    struct sandbox_task *t = sandbox_find_task(sb, number);
+    if (t != NULL && t->ops->started != NULL)
+        t->ops->started(t, master);
+    else
+        fd_close(&master);
+}
+
+/* Adoption. */
+
+static bool sandbox_was_kept(const struct sandbox *sb, uint32_t number) {
+    for (size_t i = 0; i < sb->kept_count; i++)
+        if (sb->kept[i].exec.head.exec == number)
+            return true;
+    return false;
+}
+
+static void sandbox_lose_unkept(struct sandbox *sb) {
+    struct sandbox_task *t = sb->tasks;
+    while (t != NULL) {
+        if (sandbox_was_kept(sb, t->number)) {
+            t = t->next;
+            continue;
+        }
+        sandbox_remove_task(sb, t);
+        t->ops->lost(t, CAUSE_INTERRUPTED);
+        t = sb->tasks; /* it may have done anything to the list */
+    }
+    for (t = sb->jail != NULL ? sb->tasks : NULL; t != NULL; t = t->next)
+        if (t->kill != CAUSE_NONE)
+            link_kill(sb->jail, t->number, t->kill);
+}
+
+static void sandbox_tell_kept(struct sandbox *sb, const struct sandbox_part_ops *ops, void *part) {
+    struct wire_kept_exec *kept = calloc(sb->kept_count + 1, sizeof(*kept));
+    int(*fds)[3] = calloc(sb->kept_count + 1, sizeof(*fds));
+    size_t n = 0;
+    for (size_t i = 0; kept != NULL && fds != NULL && i < sb->kept_count; i++) {
+        if (sandbox_find_task(sb, sb->kept[i].exec.head.exec) != NULL)
+            continue; /* the connection was away, not the server: its owner has everything */
+        kept[n] = sb->kept[i].exec;
+        for (size_t k = 0; k < LINK_KEEP_FDS; k++)
+            fds[n][k] = fd_steal(&sb->kept[i].fds[k]);
+        n++;
+    }
+    if (kept != NULL && fds != NULL)
+        ops->adopted(part, kept, fds, n);
+    for (size_t i = 0; fds != NULL && i < n; i++)
+        for (size_t k = 0; k < LINK_KEEP_FDS; k++)
+            fd_close(&fds[i][k]);
+    free(kept);
+    free(fds);
+}
+
+void sandbox_take_kept(struct sandbox *sb) {
+    for (size_t i = 0; i < sb->kept_count; i++)
+        if (sb->kept[i].exec.head.exec >= sb->next_number)
+            sb->next_number = sb->kept[i].exec.head.exec + 1;
+    sandbox_lose_unkept(sb);
+    for (size_t i = 0; i < SANDBOX_PARTS && sb->jail != NULL; i++)
+        if (sb->parts[i].part != NULL && sb->parts[i].ops->adopted != NULL)
+            sandbox_tell_kept(sb, sb->parts[i].ops, sb->parts[i].part);
+    for (size_t i = 0; i < sb->kept_count && sb->jail != NULL; i++)
+        if (sandbox_find_task(sb, sb->kept[i].exec.head.exec) == NULL)
+            link_kill(sb->jail, sb->kept[i].exec.head.exec, CAUSE_INTERRUPTED);
+    sandbox_drop_kept(sb);
+}
+
+/* What others ask. */
+
+bool sandbox_busy(const struct sandbox *sb) {
+    if (sb->ops != NULL)
+        return true;
+    return sb->state == SANDBOX_PAUSED ? sb->task_count > sb->command_count : sb->task_count > 0;
+}
+
+void sandbox_touch(struct sandbox *sb) {
+    sb->used_ns = clock_mono_ns();
+}
+
+const char *sandbox_id(const struct sandbox *sb) {
+    return sb->id;
+}
+
+const char *sandbox_owner(const struct sandbox *sb) {
+    return sb->spec.owner;
+}
+
+enum sandbox_state sandbox_state(const struct sandbox *sb) {
+    return sb->state;
+}
+
+const struct wire_policy *sandbox_policy(const struct sandbox *sb) {
+    return &sb->spec.policy;
+}
+
+const struct limits_effective *sandbox_limits(const struct sandbox *sb) {
+    return &sb->spec.limits;
+}
+
+const struct request_env *sandbox_env(const struct sandbox *sb) {
+    return &sb->spec.env;
+}
+
+int sandbox_dir(const struct sandbox *sb) {
+    return sb->dir;
+}
+
+uint64_t sandbox_epoch(const struct sandbox *sb) {
+    return sb->epoch;
+}
+
+uint64_t sandbox_created_ms(const struct sandbox *sb) {
+    return sb->created_ms;
+}
+
+const struct sandbox_spec *sandbox_spec(const struct sandbox *sb) {
+    return &sb->spec;
+}
+
+struct link *sandbox_link(const struct sandbox *sb) {
+    return sb->jail != NULL && !sb->detached ? link_of(sb->jail) : NULL;
+}
+
+const char *sandbox_shard(const struct sandbox *sb) {
+    return sb->shard;
+}
+
+bool sandbox_detached(const struct sandbox *sb) {
+    return sb->detached;
+}
+
+struct sandbox *sandbox_older(const struct sandbox *sb) {
+    return sb->older;
+}
+
+struct sandbox_activity sandbox_activity(const struct sandbox *sb) {
+    return (struct sandbox_activity){
+        .started = sb->started, .running = sb->task_count, .commands = sb->command_count};
+}
+
+uint64_t sandbox_layer_serial(const struct sandbox *sb) {
+    return sb->layers;
+}
+
+/* Boundaries. */
+
+struct sandbox_boundary_wait {
+    void (*done)(void *arg, int code);
+    void *arg;
+};
+
+static void sandbox_boundary_done(void *arg, struct sandbox *sb, const struct wire_done *done) {
+    struct sandbox_boundary_wait *w = arg;
+    int code = done == NULL ? ECANCELED : done->code;
+    if (code == 0) {
+        /* The layers below live on in the sandbox itself. */
+        if (sb->boundary[0] != '\0')
+            link_drop_snapshot(link_of(sb->jail), sb->boundary);
+        memcpy(sb->boundary, done->key, sizeof(sb->boundary));
+    }
+    w->done(w->arg, code);
+    free(w);
+}
+
+int sandbox_boundary(struct sandbox *sb, void (*done)(void *arg, int code), void *arg,
+                     struct err *err) {
+    char key[WIRE_NAME_MAX];
+    if (sb->command_count > 0)
+        return err_set(err, ERR_STATE, 0, "a command runs in the sandbox");
+    if (id_make(key, sizeof(key), "edge_", err) < 0)
+        return -1;
+    struct sandbox_boundary_wait *w = calloc(1, sizeof(*w));
+    if (w == NULL)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "marking a sandbox's files: out of memory");
+    *w = (struct sandbox_boundary_wait){.done = done, .arg = arg};
+    if (sandbox_op_snapshot(sb, key, sandbox_boundary_done, w, err) == NULL) {
+        free(w);
+        return -1;
+    }
+    return 0;
+}
+
+void *sandbox_part(const struct sandbox *sb, enum sandbox_part which) {
+    return sb->parts[which].part;
+}
+
+void sandbox_part_set(struct sandbox *sb, enum sandbox_part which,
+                      const struct sandbox_part_ops *ops, void *part) {
+    sb->parts[which].ops = ops;
+    sb->parts[which].part = part;
+}

@@ -1,0 +1,137 @@
+/* What the parts of sandboxes share. Not for others: use sandbox.h and sandboxes.h. */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "api_error.h"
+#include "request.h"
+#include "sandbox.h"
+#include "sandboxes.h"
+
+/* Numbers of executions that a server may use before it writes the file again: one that comes back
+ * never uses a number twice. */
+#define SANDBOX_NUMBERS 65536u
+/* A runner that does not answer for so long hangs. */
+#define SANDBOX_ANSWER_MS 60000u
+/* How long a sandbox waits for a slot, and for its shard to come back. */
+#define SANDBOX_SLOT_MS 10000u
+#define SANDBOX_SHARD_MS 5000u
+
+/* A request to the runner that DONE answers. */
+struct sandbox_op {
+    struct sandbox_op *next;
+    enum wire_type what;
+    char key[WIRE_NAME_MAX];
+    sandbox_op_fn *fn; /* NULL = nobody waits any more */
+    void *arg;
+};
+
+struct sandbox_kept {
+    struct wire_kept_exec exec;
+    int fds[LINK_KEEP_FDS]; /* owned */
+};
+
+struct sandbox {
+    struct sandboxes *all; /* borrowed */
+    char id[SANDBOX_ID_SIZE];
+    struct sandbox_spec spec;
+    enum sandbox_state state;
+    bool queued;   /* OPENING: waits for a slot */
+    bool detached; /* no connection to its shard: the runner may have it still */
+    bool frozen;   /* what the last FREEZE asked for, answered or not */
+    unsigned restoring;
+    char shard[LINK_NAME_MAX]; /* "" = none yet */
+    struct link_jail *jail;
+
+    uint64_t created_ms, expires_ms; /* since the epoch */
+    uint64_t expires_ns, used_ns;    /* monotonic: its end; last use */
+    uint32_t next_number, number_floor;
+    uint64_t started, executions, epoch, layers;
+    uint64_t disk_bytes, inodes, mem_peak_bytes; /* from ENDs */
+    bool measured;
+
+    struct sandbox_task *tasks;
+    size_t task_count, command_count;
+    struct sandbox_op *ops, *last_op;
+    struct sandbox_wait *waits;
+    struct sandbox_kept *kept; /* while it is adopted */
+    size_t kept_count;
+    char boundary[WIRE_NAME_MAX]; /* key of the last boundary, "" = none */
+    struct {
+        const struct sandbox_part_ops *ops;
+        void *part;
+    } parts[SANDBOX_PARTS];
+    struct loop_timer life;     /* ttl and idle */
+    struct loop_timer watchdog; /* waiting for a slot, for the shard, for an answer */
+    int dir;                    /* -1 = not opened yet */
+
+    enum sandbox_end why;     /* GONE */
+    char detail[160];         /* of `why`, "" = none */
+    uint64_t gone_ms;         /* since the epoch */
+    bool closing;             /* CLOSE was sent: it must not be freed */
+    bool forgotten;           /* free it when it is closed */
+    struct api_error failure; /* why it could not be opened */
+
+    struct sandbox *hash_next, *newer, *older;
+    struct sandbox *gone_next; /* oldest first */
+    struct sandbox *queue_next;
+};
+
+/* --- sandbox.c -------------------------------------------------------------------------------- */
+
+struct sandbox *sandbox_new(struct sandboxes *all, struct err *err);
+void sandbox_free(struct sandbox *sb);
+/* All tasks are told that they are lost. */
+void sandbox_lose_tasks(struct sandbox *sb, enum cause cause);
+/* Tasks that the runner does not know any more are lost; the rest of what it kept goes to the
+ * modules. */
+void sandbox_take_kept(struct sandbox *sb);
+void sandbox_ended(struct sandbox *sb, const struct wire_end *end);
+void sandbox_started(struct sandbox *sb, uint32_t number, int master);
+/* Is anything going on that keeps it from being idle? */
+bool sandbox_busy(const struct sandbox *sb);
+
+/* --- sandbox_op.c ----------------------------------------------------------------------------- */
+
+void sandbox_op_done(struct sandbox *sb, const struct wire_done *done);
+/* No answer will come. */
+void sandbox_op_fail_all(struct sandbox *sb);
+
+/* --- sandbox_life.c --------------------------------------------------------------------------- */
+
+/* Sends OPEN to `link`, which has room. -1: nothing was sent. */
+int sandbox_life_open(struct sandbox *sb, struct link *link, struct err *err);
+/* The shard that had it is there and has kept it. */
+void sandbox_life_adopt(struct sandbox *sb, struct link *link);
+/* It could not be opened: whoever waits is told, and it is forgotten. */
+void sandbox_life_fail(struct sandbox *sb, const struct api_error *why);
+/* Looks for its shard, a while. */
+void sandbox_life_detach(struct sandbox *sb);
+void sandbox_life_arm(struct sandbox *sb);
+
+/* --- sandbox_wait.c --------------------------------------------------------------------------- */
+
+void sandbox_wait_tell(struct sandbox *sb, bool closed, const struct api_error *why);
+
+/* --- sandbox_store.c: STATE/server/sandboxes/ID/sandbox.json -----------------------------------
+ */
+
+int sandbox_store_write(struct sandbox *sb, struct err *err);
+/* NULL: *err; the file is of no use. */
+struct sandbox *sandbox_store_read(struct sandboxes *all, const char *id, struct err *err);
+/* Opens its directory, making it when missing. */
+int sandbox_store_open(struct sandbox *sb, struct err *err);
+/* Removes what is in the directory, and with `all` the directory. By a worker. */
+void sandbox_store_remove(struct sandboxes *s, const char *id, bool all);
+
+/* --- sandboxes.c ------------------------------------------------------------------------------ */
+
+void sandboxes_opened(struct sandboxes *s, struct sandbox *sb);
+void sandboxes_gone(struct sandboxes *s, struct sandbox *sb);
+/* Takes it out of everything and frees it, now or when it is closed. */
+void sandboxes_forget(struct sandboxes *s, struct sandbox *sb);
+/* The runner has closed it. */
+void sandboxes_closed(struct sandboxes *s, struct sandbox *sb);
+void sandboxes_log(struct sandboxes *s, const struct sandbox *sb, const char *event,
+                   const char *why);

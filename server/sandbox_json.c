@@ -1,0 +1,58 @@
+#include <jansson.h>
+#include <stdio.h>
+
+#include "json_out.h"
+#include "sandbox_internal.h"
+#include "store_file.h"
+
+static const char *sandbox_json_state(const struct sandbox *sb) {
+    static const char *const names[] = {[SANDBOX_OPENING] = "opening",
+                                        [SANDBOX_READY] = "ready",
+                                        [SANDBOX_PAUSED] = "paused",
+                                        [SANDBOX_GONE] = "gone"};
+    return names[sb->state];
+}
+
+static void sandbox_json_usage(struct json_out *j, const struct sandbox *sb) {
+    json_out_open(j, "usage", '{');
+    json_out_u64(j, "executions", sb->executions);
+    json_out_u64(j, "running", sb->command_count);
+    if (sb->measured) {
+        json_out_u64(j, "disk_bytes", sb->disk_bytes);
+        json_out_u64(j, "inodes", sb->inodes);
+        json_out_u64(j, "mem_peak_bytes", sb->mem_peak_bytes);
+    }
+    json_out_close(j, '}');
+}
+
+void sandbox_json_write(struct json_out *j, const char *key, const struct sandbox *sb) {
+    const struct sandbox_spec *spec = &sb->spec;
+    char sha[65];
+    json_out_open(j, key, '{');
+    json_out_str(j, "id", sb->id);
+    json_out_str(j, "state", sandbox_json_state(sb));
+    json_out_u64(j, "created_at", sb->created_ms);
+    json_out_u64(j, "expires_at", sb->expires_ms);
+    json_out_u64(j, "ttl_ms", spec->ttl_ms);
+    json_out_u64(j, "idle_ms", spec->idle_ms);
+    json_t *limits = limits_json_encode(&spec->limits);
+    json_out_tree(j, "limits", limits);
+    json_decref(limits);
+    store_file_hex(spec->policy.sha256, 32, sha);
+    json_out_open(j, "policy", '{');
+    json_out_str(j, "name", spec->policy.name);
+    json_out_str(j, "sha256", sha);
+    json_out_close(j, '}');
+    json_out_str(j, "image", spec->image);
+    json_out_open(j, "network", '{');
+    json_out_str(j, "mode", "none");
+    json_out_close(j, '}');
+    json_out_str(j, "disk", spec->disk == WIRE_DISK_FILE ? "file" : "memory");
+    if (spec->from[0] != '\0')
+        json_out_str(j, "from", spec->from);
+    else
+        json_out_null(j, "from");
+    json_out_tree(j, "metadata", spec->metadata);
+    sandbox_json_usage(j, sb);
+    json_out_close(j, '}');
+}

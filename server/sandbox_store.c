@@ -1,0 +1,239 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "sandbox_internal.h"
+#include "store_file.h"
+#include "str.h"
+
+#define SANDBOX_STORE_FILE "sandbox.json"
+#define SANDBOX_STORE_MAX ((size_t)64 * 1024 * 1024)
+#define SANDBOX_STORE_VERSION 1
+
+int sandbox_store_open(struct sandbox *sb, struct err *err) {
+    char path[sizeof(SANDBOXES_DIR) + SANDBOX_ID_SIZE + 2];
+    if (sb->dir >= 0)
+        return 0;
+    snprintf(path, sizeof(path), SANDBOXES_DIR "/%s", sb->id);
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, "making %s", path);
+    sb->dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return sb->dir < 0 ? err_sys(err, "opening %s", path) : 0;
+}
+
+/* Writing. */
+
+static json_t *sandbox_store_env(const struct request_env *env) {
+    json_t *list = json_array();
+    for (size_t i = 0; list != NULL && i < env->count; i++) {
+        if (json_array_append_new(list, json_string(env->items[i])) == 0)
+            continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static json_t *sandbox_store_encode(const struct sandbox *sb) {
+    const struct sandbox_spec *spec = &sb->spec;
+    char sha[65];
+    store_file_hex(spec->policy.sha256, 32, sha);
+    json_t *root =
+        json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "version", SANDBOX_STORE_VERSION,
+                  "owner", spec->owner, "image", spec->image, "policy", spec->policy.name,
+                  "policy_sha256", sha, "shard", sb->shard, "disk", (json_int_t)spec->disk,
+                  "ttl_ms", (json_int_t)spec->ttl_ms, "idle_ms", (json_int_t)spec->idle_ms);
+    json_t *more = json_pack(
+        "{s:o, s:o, s:O, s:s, s:I, s:I, s:I, s:I, s:I}", "limits",
+        limits_json_encode(&spec->limits), "env", sandbox_store_env(&spec->env), "metadata",
+        spec->metadata, "from", spec->from, "created_at", (json_int_t)sb->created_ms, "expires_at",
+        (json_int_t)sb->expires_ms, "numbers", (json_int_t)sb->number_floor, "executions",
+        (json_int_t)sb->executions, "epoch", (json_int_t)sb->epoch);
+    int rc = root != NULL && more != NULL ? json_object_update(root, more) : -1;
+    if (rc == 0 && sb->state == SANDBOX_GONE)
+        rc = json_object_set_new(root, "gone",
+                                 json_pack("{s:I, s:i, s:s}", "at", (json_int_t)sb->gone_ms, "why",
+                                           (int)sb->why, "detail", sb->detail));
+    json_decref(more);
+    if (rc == 0)
+        return root;
+    json_decref(root);
+    return NULL;
+}
+
+int sandbox_store_write(struct sandbox *sb, struct err *err) {
+    if (sandbox_store_open(sb, err) < 0)
+        return -1;
+    json_t *root = sandbox_store_encode(sb);
+    int rc = store_file_write(sb->dir, SANDBOX_STORE_FILE, root, err);
+    json_decref(root);
+    return rc;
+}
+
+/* Reading. What a file says is ours, but it may have been cut by a power failure. */
+
+static const char *sandbox_store_text(const json_t *root, const char *key, char *dst, size_t size) {
+    const char *text = json_string_value(json_object_get(root, key));
+    return text != NULL && str_copy(dst, size, text) ? NULL : key;
+}
+
+static const char *sandbox_store_number(const json_t *root, const char *key, uint64_t max,
+                                        uint64_t *out) {
+    const json_t *v = json_object_get(root, key);
+    if (!json_is_integer(v) || json_integer_value(v) < 0 || (uint64_t)json_integer_value(v) > max)
+        return key;
+    *out = (uint64_t)json_integer_value(v);
+    return NULL;
+}
+
+static const char *sandbox_store_spec_env(const json_t *root, struct sandbox_spec *spec) {
+    const json_t *list = json_object_get(root, "env");
+    size_t n = json_array_size(list);
+    const char *bad = "env";
+    if (!json_is_array(list) || n > REQUEST_ENV_MAX)
+        return bad;
+    const char **items = calloc(n + 1, sizeof(*items));
+    size_t i = 0;
+    while (items != NULL && i < n &&
+           (items[i] = json_string_value(json_array_get(list, i))) != NULL)
+        i++;
+    struct request_env env = {.items = items, .count = n};
+    if (items != NULL && i == n && sandbox_spec_set_env(spec, &env, NULL) == 0)
+        bad = NULL;
+    free(items);
+    return bad;
+}
+
+static const char *sandbox_store_spec(const json_t *root, struct sandbox_spec *spec) {
+    const char *bad;
+    char sha[65];
+    uint64_t disk = 0;
+    json_t *metadata = json_object_get(root, "metadata");
+    if ((bad = sandbox_store_text(root, "owner", spec->owner, sizeof(spec->owner))) != NULL ||
+        (bad = sandbox_store_text(root, "image", spec->image, sizeof(spec->image))) != NULL ||
+        (bad = sandbox_store_text(root, "policy", spec->policy.name, sizeof(spec->policy.name))) !=
+            NULL ||
+        (bad = sandbox_store_text(root, "policy_sha256", sha, sizeof(sha))) != NULL ||
+        (bad = sandbox_store_text(root, "from", spec->from, sizeof(spec->from))) != NULL ||
+        (bad = sandbox_store_number(root, "disk", WIRE_DISK_FILE, &disk)) != NULL ||
+        (bad = sandbox_store_number(root, "ttl_ms", SANDBOX_TTL_MAX_MS, &spec->ttl_ms)) != NULL ||
+        (bad = sandbox_store_number(root, "idle_ms", SANDBOX_TTL_MAX_MS, &spec->idle_ms)) != NULL ||
+        (bad = sandbox_store_spec_env(root, spec)) != NULL)
+        return bad;
+    spec->disk = (uint32_t)disk;
+    if (!str_is_name(spec->policy.name) || store_file_unhex(sha, spec->policy.sha256, 32) < 0)
+        return "policy_sha256";
+    if (!json_is_object(metadata))
+        return "metadata";
+    spec->metadata = json_incref(metadata);
+    return limits_json_decode(json_object_get(root, "limits"), &spec->limits, NULL) < 0 ? "limits"
+                                                                                        : NULL;
+}
+
+static const char *sandbox_store_gone(const json_t *gone, struct sandbox *sb) {
+    uint64_t why = 0;
+    const char *bad;
+    if (gone == NULL)
+        return NULL;
+    if ((bad = sandbox_store_number(gone, "at", UINT64_MAX >> 1, &sb->gone_ms)) != NULL ||
+        (bad = sandbox_store_number(gone, "why", SANDBOX_ENDS - 1, &why)) != NULL ||
+        (bad = sandbox_store_text(gone, "detail", sb->detail, sizeof(sb->detail))) != NULL)
+        return bad;
+    sb->why = (enum sandbox_end)why;
+    sb->state = SANDBOX_GONE;
+    return NULL;
+}
+
+static const char *sandbox_store_decode(const json_t *root, struct sandbox *sb) {
+    const uint64_t big = UINT64_MAX >> 1;
+    uint64_t floor = 0, version = 0;
+    const char *bad;
+    if ((bad = sandbox_store_number(root, "version", SANDBOX_STORE_VERSION, &version)) != NULL ||
+        (bad = sandbox_store_spec(root, &sb->spec)) != NULL ||
+        (bad = sandbox_store_text(root, "shard", sb->shard, sizeof(sb->shard))) != NULL ||
+        (bad = sandbox_store_number(root, "created_at", big, &sb->created_ms)) != NULL ||
+        (bad = sandbox_store_number(root, "expires_at", big, &sb->expires_ms)) != NULL ||
+        (bad = sandbox_store_number(root, "numbers", UINT32_MAX - SANDBOX_NUMBERS, &floor)) !=
+            NULL ||
+        (bad = sandbox_store_number(root, "executions", big, &sb->executions)) != NULL ||
+        (bad = sandbox_store_number(root, "epoch", big, &sb->epoch)) != NULL)
+        return bad;
+    sb->next_number = (uint32_t)floor;
+    sb->number_floor = (uint32_t)floor + SANDBOX_NUMBERS;
+    sb->state = SANDBOX_READY;
+    return sandbox_store_gone(json_object_get(root, "gone"), sb);
+}
+
+/* The wall clock may have been set meanwhile: it is believed for what is left, within ttl_ms. */
+static void sandbox_store_clocks(struct sandbox *sb) {
+    uint64_t now = clock_real_ms();
+    uint64_t left = sb->expires_ms > now ? sb->expires_ms - now : 0;
+    if (left > SANDBOX_TTL_MAX_MS)
+        left = SANDBOX_TTL_MAX_MS;
+    sb->expires_ns = clock_mono_ns() + left * CLOCK_NS_PER_MS;
+}
+
+struct sandbox *sandbox_store_read(struct sandboxes *all, const char *id, struct err *err) {
+    struct sandbox *sb = sandbox_new(all, err);
+    if (sb == NULL)
+        return NULL;
+    json_t *root = NULL;
+    const char *bad = NULL;
+    if (!str_copy(sb->id, sizeof(sb->id), id))
+        err_set(err, ERR_INVALID, 0, "%s is not an id", id);
+    else if (sandbox_store_open(sb, err) == 0)
+        root = store_file_read(sb->dir, SANDBOX_STORE_FILE, SANDBOX_STORE_MAX, err);
+    if (root != NULL && (bad = sandbox_store_decode(root, sb)) != NULL)
+        err_set(err, ERR_INVALID, 0, "%s of sandbox %s is wrong or missing", bad, id);
+    bool well = root != NULL && bad == NULL;
+    json_decref(root);
+    if (!well) {
+        sandbox_free(sb);
+        return NULL;
+    }
+    sandbox_store_clocks(sb);
+    return sb;
+}
+
+/* Removing. */
+
+struct sandbox_store_job {
+    struct work_job job;
+    char id[SANDBOX_ID_SIZE];
+    bool all;
+};
+
+static void sandbox_store_remove_run(struct work_job *job) {
+    struct sandbox_store_job *j = (struct sandbox_store_job *)(void *)job;
+    fd_cleanup int dir = open(SANDBOXES_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    fd_cleanup int sub = -1;
+    if (dir < 0)
+        return;
+    sub = openat(dir, j->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (sub < 0)
+        return;
+    store_file_empty(sub, j->all ? NULL : SANDBOX_STORE_FILE);
+    if (j->all)
+        (void)unlinkat(dir, j->id, AT_REMOVEDIR);
+}
+
+static void sandbox_store_removed(struct work_job *job) {
+    free(job);
+}
+
+void sandbox_store_remove(struct sandboxes *s, const char *id, bool all) {
+    struct sandbox_store_job *j = calloc(1, sizeof(*j));
+    if (j == NULL)
+        return; /* the next start finds it */
+    j->job = (struct work_job){.run = sandbox_store_remove_run, .done = sandbox_store_removed};
+    str_copy(j->id, sizeof(j->id), id);
+    j->all = all;
+    work_add(s->work, &j->job);
+}

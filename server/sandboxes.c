@@ -1,0 +1,427 @@
+#include "sandboxes.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "id.h"
+#include "sandbox_internal.h"
+#include "str.h"
+
+#define SANDBOXES_QUEUE_DEFAULT 1024u
+
+void sandboxes_init(struct sandboxes *s, struct loop *loop, struct log *log, struct links *links,
+                    struct metrics *metrics, struct work *work) {
+    memset(s, 0, sizeof(*s));
+    s->loop = loop;
+    s->log = log;
+    s->links = links;
+    s->metrics = metrics;
+    s->work = work;
+    s->options.queue_count = SANDBOXES_QUEUE_DEFAULT;
+}
+
+void sandboxes_done(struct sandboxes *s) {
+    if (s->loop == NULL)
+        return;
+    loop_defer_stop(s->loop, &s->dispatch);
+    loop_timer_stop(s->loop, &s->forget);
+    while (s->oldest != NULL) {
+        struct sandbox *sb = s->oldest;
+        s->oldest = sb->newer;
+        sandbox_free(sb);
+    }
+    while (s->forgotten != NULL) {
+        struct sandbox *sb = s->forgotten;
+        s->forgotten = sb->older;
+        sandbox_free(sb);
+    }
+}
+
+void sandboxes_log(struct sandboxes *s, const struct sandbox *sb, const char *event,
+                   const char *why) {
+    struct log_line line;
+    log_begin(&line, s->log, LOG_INFO, event);
+    log_str(&line, "sandbox", sb->id);
+    log_str(&line, "user", sb->spec.owner);
+    log_str(&line, "policy", sb->spec.policy.name);
+    if (why != NULL)
+        log_str(&line, "why", why);
+    log_end(&line);
+}
+
+/* The table. */
+
+static uint32_t sandboxes_hash(const char *id) {
+    uint32_t h = 2166136261u;
+    for (; *id != '\0'; id++)
+        h = (h ^ (unsigned char)*id) * 16777619u;
+    return h % SANDBOXES_BUCKETS;
+}
+
+struct sandbox *sandboxes_find(const struct sandboxes *s, const char *id) {
+    for (struct sandbox *sb = s->buckets[sandboxes_hash(id)]; sb != NULL; sb = sb->hash_next)
+        if (strcmp(sb->id, id) == 0)
+            return sb;
+    return NULL;
+}
+
+/* By age: those that are read at start come in any order. */
+static void sandboxes_insert(struct sandboxes *s, struct sandbox *sb) {
+    struct sandbox **bucket = &s->buckets[sandboxes_hash(sb->id)];
+    struct sandbox *older = s->newest;
+    sb->hash_next = *bucket;
+    *bucket = sb;
+    while (older != NULL && older->created_ms > sb->created_ms)
+        older = older->older;
+    sb->older = older;
+    sb->newer = older != NULL ? older->newer : s->oldest;
+    if (sb->newer != NULL)
+        sb->newer->older = sb;
+    else
+        s->newest = sb;
+    if (older != NULL)
+        older->newer = sb;
+    else
+        s->oldest = sb;
+    s->states[sb->state]++;
+}
+
+static void sandboxes_unqueue(struct sandboxes *s, struct sandbox *sb) {
+    struct sandbox *before = NULL;
+    if (!sb->queued)
+        return;
+    for (struct sandbox *at = s->queue_first; at != sb; at = at->queue_next)
+        before = at;
+    if (before != NULL)
+        before->queue_next = sb->queue_next;
+    else
+        s->queue_first = sb->queue_next;
+    if (s->queue_last == sb)
+        s->queue_last = before;
+    sb->queued = false;
+    s->queue_count--;
+}
+
+static void sandboxes_remove(struct sandboxes *s, struct sandbox *sb) {
+    struct sandbox **at = &s->buckets[sandboxes_hash(sb->id)];
+    while (*at != sb)
+        at = &(*at)->hash_next;
+    *at = sb->hash_next;
+    if (sb->newer != NULL)
+        sb->newer->older = sb->older;
+    else
+        s->newest = sb->older;
+    if (sb->older != NULL)
+        sb->older->newer = sb->newer;
+    else
+        s->oldest = sb->newer;
+    s->states[sb->state]--;
+    sandboxes_unqueue(s, sb);
+}
+
+void sandboxes_forget(struct sandboxes *s, struct sandbox *sb) {
+    sandboxes_remove(s, sb);
+    loop_timer_stop(s->loop, &sb->life);
+    loop_timer_stop(s->loop, &sb->watchdog);
+    if (sb->dir >= 0)
+        sandbox_store_remove(s, sb->id, true);
+    if (!sb->closing) {
+        sandbox_free(sb);
+        return;
+    }
+    sb->forgotten = true;
+    sb->newer = NULL;
+    sb->older = s->forgotten;
+    if (sb->older != NULL)
+        sb->older->newer = sb;
+    s->forgotten = sb;
+}
+
+void sandboxes_closed(struct sandboxes *s, struct sandbox *sb) {
+    if (!sb->forgotten)
+        return;
+    if (sb->newer != NULL)
+        sb->newer->older = sb->older;
+    else
+        s->forgotten = sb->older;
+    if (sb->older != NULL)
+        sb->older->newer = sb->newer;
+    sandbox_free(sb);
+}
+
+/* Those that are gone are remembered for a while. */
+
+static void sandboxes_forget_old(void *arg) {
+    struct sandboxes *s = arg;
+    uint64_t now = clock_real_ms();
+    while (s->gone_oldest != NULL) {
+        struct sandbox *sb = s->gone_oldest;
+        if (s->gone_count <= SANDBOXES_GONE_MAX && sb->gone_ms + SANDBOXES_GONE_MS > now)
+            break;
+        s->gone_oldest = sb->gone_next;
+        if (s->gone_oldest == NULL)
+            s->gone_newest = NULL;
+        s->gone_count--;
+        sandboxes_forget(s, sb);
+    }
+    if (s->gone_oldest == NULL)
+        return;
+    uint64_t due = s->gone_oldest->gone_ms + SANDBOXES_GONE_MS;
+    uint64_t left = due > now ? due - now : 0;
+    loop_timer_at(s->loop, &s->forget, clock_mono_ns() + left * CLOCK_NS_PER_MS + CLOCK_NS_PER_S,
+                  sandboxes_forget_old, s, NULL);
+}
+
+static void sandboxes_bury(struct sandboxes *s, struct sandbox *sb) {
+    sb->gone_next = NULL;
+    if (s->gone_newest != NULL)
+        s->gone_newest->gone_next = sb;
+    else
+        s->gone_oldest = sb;
+    s->gone_newest = sb;
+    s->gone_count++;
+    if (s->forget.slot == 0 || s->gone_count > SANDBOXES_GONE_MAX)
+        loop_timer_at(s->loop, &s->forget, clock_mono_ns() + CLOCK_NS_PER_MS, sandboxes_forget_old,
+                      s, NULL);
+}
+
+void sandboxes_gone(struct sandboxes *s, struct sandbox *sb) {
+    struct err err;
+    err_clear(&err);
+    if (sandbox_store_write(sb, &err) < 0)
+        log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
+    sandbox_spec_done(&sb->spec);
+    fd_close(&sb->dir);
+    sandbox_store_remove(s, sb->id, false);
+    sandboxes_bury(s, sb);
+}
+
+/* Waiting for a slot. */
+
+static void sandboxes_no_room(void *arg) {
+    struct sandbox *sb = arg;
+    struct api_error why;
+    api_error_set(&why, 503, "no_room", NULL,
+                  "As many sandboxes live as the runners take. Try again later.");
+    sandbox_life_fail(sb, &why);
+}
+
+/* 1: opened; 0: it must wait; -1: *why says why it never will be. */
+static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_error *why) {
+    struct err err;
+    bool known = false;
+    struct link *link;
+    err_clear(&err);
+    if (sb->spec.shard[0] != '\0') {
+        link = links_find(s->links, sb->spec.shard);
+        if (link == NULL || link->state != LINK_READY)
+            return api_error_set(why, 410, "gone", "/from",
+                                 "The runner that had the snapshot is not there any more.");
+        if (!link_has_sandbox_room(link))
+            return 0;
+    } else {
+        const struct wire_policy *p = &sb->spec.policy;
+        link = links_pick_sandbox(s->links, p->name, p->sha256, &known);
+        if (link == NULL && !known && links_first_ready(s->links) != NULL)
+            return api_error_set(why, 503, "policy_changed", "/policy",
+                                 "The policy changed meanwhile. Try again.");
+        if (link == NULL)
+            return 0;
+    }
+    if (sandbox_life_open(sb, link, &err) == 0)
+        return 1;
+    log_err(s->log, LOG_ERROR, "sandbox_not_opened", &err);
+    return api_error_memory(why);
+}
+
+static void sandboxes_dispatch(void *arg) {
+    struct sandboxes *s = arg;
+    struct sandbox *next;
+    for (struct sandbox *sb = s->queue_first; sb != NULL; sb = next) {
+        struct api_error why;
+        next = sb->queue_next;
+        int rc = sandboxes_launch(s, sb, &why);
+        if (rc > 0)
+            sandboxes_unqueue(s, sb);
+        else if (rc < 0)
+            sandbox_life_fail(sb, &why);
+    }
+}
+
+void sandboxes_room(struct sandboxes *s) {
+    if (s->queue_first != NULL)
+        loop_defer(s->loop, &s->dispatch, sandboxes_dispatch, s);
+}
+
+bool sandboxes_may_queue(const struct sandboxes *s, size_t count) {
+    return s->queue_count + count <= s->options.queue_count;
+}
+
+static void sandboxes_enqueue(struct sandboxes *s, struct sandbox *sb) {
+    sb->queue_next = NULL;
+    if (s->queue_last != NULL)
+        s->queue_last->queue_next = sb;
+    else
+        s->queue_first = sb;
+    s->queue_last = sb;
+    s->queue_count++;
+    sb->queued = true;
+    loop_timer_at(s->loop, &sb->watchdog, clock_mono_ns() + SANDBOX_SLOT_MS * CLOCK_NS_PER_MS,
+                  sandboxes_no_room, sb, NULL);
+}
+
+static int sandboxes_name(struct sandboxes *s, struct sandbox *sb, struct api_error *error) {
+    struct err err;
+    err_clear(&err);
+    if (id_make(sb->id, sizeof(sb->id), "sb_", &err) == 0)
+        return 0;
+    log_err(s->log, LOG_ERROR, "sandbox_not_made", &err);
+    return api_error_memory(error);
+}
+
+/* The file is written while the runner works. */
+static int sandboxes_begin(struct sandboxes *s, struct sandbox *sb, struct api_error *error) {
+    struct err err;
+    err_clear(&err);
+    bool first = s->queue_first == NULL || sb->spec.shard[0] != '\0';
+    int rc = first ? sandboxes_launch(s, sb, error) : 0;
+    if (rc < 0)
+        return -1;
+    if (rc == 0)
+        sandboxes_enqueue(s, sb);
+    if (sandbox_store_write(sb, &err) == 0)
+        return 0;
+    log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
+    return api_error_set(error, 500, "internal", NULL, "The sandbox could not be written down.");
+}
+
+struct sandbox *sandboxes_create(struct sandboxes *s, struct sandbox_spec *spec,
+                                 struct api_error *error) {
+    struct sandbox *sb = sandbox_new(s, NULL);
+    if (sb == NULL || sandboxes_name(s, sb, error) < 0) {
+        if (sb == NULL)
+            api_error_memory(error);
+        sandbox_free(sb);
+        return NULL;
+    }
+    sb->spec = *spec;
+    sb->state = SANDBOX_OPENING;
+    sb->created_ms = clock_real_ms();
+    sb->expires_ms = sb->created_ms + spec->ttl_ms;
+    sb->expires_ns = clock_mono_ns() + spec->ttl_ms * CLOCK_NS_PER_MS;
+    sandboxes_insert(s, sb);
+    if (sandboxes_begin(s, sb, error) < 0) {
+        memset(&sb->spec.env, 0, sizeof(sb->spec.env)); /* still the caller's */
+        sb->spec.metadata = NULL;
+        sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
+        return NULL;
+    }
+    memset(spec, 0, sizeof(*spec));
+    return sb;
+}
+
+void sandboxes_opened(struct sandboxes *s, struct sandbox *sb) {
+    struct err err;
+    err_clear(&err);
+    s->metrics->sandboxes_created++;
+    /* What the file says of its shard is only now known. */
+    if (sandbox_store_write(sb, &err) < 0)
+        log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
+    sandboxes_log(s, sb, "sandbox_ready", NULL);
+}
+
+/* Shards come and go. */
+
+static const struct link_jail_ops sandboxes_unknown_ops = {0};
+
+/* Nobody knows it: it is adopted and closed. */
+static void sandboxes_close_unknown(struct sandboxes *s, struct link *l, const char *key) {
+    struct link_jail *j = link_open_sandbox(l, &sandboxes_unknown_ops, s);
+    struct log_line line;
+    if (j == NULL)
+        return;
+    link_adopt(j, key);
+    link_close_jail(j);
+    log_begin(&line, s->log, LOG_WARN, "sandbox_unknown");
+    log_str(&line, "key", key);
+    log_str(&line, "socket", l->name);
+    log_end(&line);
+}
+
+void sandboxes_ready(struct sandboxes *s, struct link *l) {
+    for (size_t i = 0; i < l->kept.count; i++) {
+        struct sandbox *sb = sandboxes_find(s, l->kept.items[i].key);
+        if (sb != NULL && sb->detached && sb->jail == NULL && strcmp(sb->shard, l->name) == 0)
+            sandbox_life_adopt(sb, l);
+        else
+            sandboxes_close_unknown(s, l, l->kept.items[i].key);
+    }
+    for (struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
+        if (sb->detached && sb->jail == NULL && strcmp(sb->shard, l->name) == 0)
+            sandbox_life_end(sb, SANDBOX_END_RUNNER_ENDED, NULL);
+    if (s->options.reconciled != NULL)
+        s->options.reconciled(s->options.arg, l);
+}
+
+void sandboxes_dead(struct sandboxes *s, const char *shard) {
+    for (struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
+        if (sb->detached && sb->jail == NULL && strcmp(sb->shard, shard) == 0)
+            sandbox_life_end(sb, SANDBOX_END_RUNNER_DIED, NULL);
+}
+
+bool sandboxes_unsettled(const struct sandboxes *s, const char *owner) {
+    for (const struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
+        if (sb->detached && strcmp(sb->spec.owner, owner) == 0)
+            return true;
+    return false;
+}
+
+/* Start. */
+
+static void sandboxes_load(struct sandboxes *s, const char *id) {
+    struct err err;
+    err_clear(&err);
+    struct sandbox *sb = id_is(id, "sb_") ? sandbox_store_read(s, id, &err) : NULL;
+    if (sb == NULL) {
+        if (err.kind != ERR_NONE)
+            log_err(s->log, LOG_WARN, "sandbox_unreadable", &err);
+        sandbox_store_remove(s, id, true);
+        return;
+    }
+    sandboxes_insert(s, sb);
+    if (sb->state == SANDBOX_GONE) {
+        fd_close(&sb->dir);
+        sandbox_spec_done(&sb->spec);
+        sandboxes_bury(s, sb);
+        return;
+    }
+    sandbox_life_detach(sb);
+    sandbox_life_arm(sb);
+    if (s->options.loaded != NULL)
+        s->options.loaded(s->options.arg, sb);
+}
+
+int sandboxes_start(struct sandboxes *s, const struct sandboxes_options *options, struct err *err) {
+    s->options = *options;
+    if (mkdir(SANDBOXES_DIR, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, "making " SANDBOXES_DIR);
+    DIR *dir = opendir(SANDBOXES_DIR);
+    if (dir == NULL)
+        return err_sys(err, "reading " SANDBOXES_DIR);
+    const struct dirent *e;
+    while ((e = readdir(dir)) != NULL)
+        if (e->d_name[0] != '.')
+            sandboxes_load(s, e->d_name);
+    closedir(dir);
+    struct log_line line;
+    log_begin(&line, s->log, LOG_INFO, "sandboxes_read");
+    log_u64(&line, "there", s->states[SANDBOX_READY]);
+    log_u64(&line, "gone", s->states[SANDBOX_GONE]);
+    log_end(&line);
+    return 0;
+}

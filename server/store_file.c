@@ -1,0 +1,96 @@
+#include "store_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "buf.h"
+#include "fd.h"
+
+#define STORE_FILE_DEPTH 16
+
+int store_file_write(int dir, const char *name, const json_t *root, struct err *err) {
+    char temp[128];
+    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    if (text == NULL)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "writing %s: out of memory", name);
+    snprintf(temp, sizeof(temp), ".%.100s.new", name);
+    fd_cleanup int fd =
+        openat(dir, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int rc = fd < 0 ? err_sys(err, "making %s", temp) : 0;
+    if (rc == 0)
+        rc = fd_write_all(fd, text, strlen(text), err);
+    if (rc == 0 && renameat(dir, temp, dir, name) < 0)
+        rc = err_sys(err, "renaming %s", temp);
+    free(text);
+    return rc;
+}
+
+json_t *store_file_read(int dir, const char *name, size_t max, struct err *err) {
+    struct buf b;
+    json_t *root = NULL;
+    buf_init(&b, max);
+    if (fd_read_file(dir, name, &b, err) == 0) {
+        root = json_loadb(b.data != NULL ? b.data : "", b.len, JSON_REJECT_DUPLICATES, NULL);
+        if (!json_is_object(root)) {
+            json_decref(root);
+            root = NULL;
+            err_set(err, ERR_INVALID, 0, "%s is not what was written", name);
+        }
+    }
+    buf_done(&b);
+    return root;
+}
+
+static void store_file_empty_below(int dir, const char *keep, int depth) {
+    int copy = fcntl(dir, F_DUPFD_CLOEXEC, 0);
+    DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
+    if (d == NULL) {
+        fd_close(&copy);
+        return;
+    }
+    rewinddir(d);
+    const struct dirent *e;
+    while ((e = readdir(d)) != NULL) {
+        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+            (keep != NULL && strcmp(e->d_name, keep) == 0))
+            continue;
+        if (unlinkat(dir, e->d_name, 0) == 0 || (errno != EISDIR && errno != EPERM) || depth == 0)
+            continue;
+        fd_cleanup int sub =
+            openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        if (sub < 0)
+            continue;
+        store_file_empty_below(sub, NULL, depth - 1);
+        (void)unlinkat(dir, e->d_name, AT_REMOVEDIR);
+    }
+    closedir(d);
+}
+
+void store_file_empty(int dir, const char *keep) {
+    store_file_empty_below(dir, keep, STORE_FILE_DEPTH);
+}
+
+void store_file_hex(const uint8_t *bytes, size_t len, char *out) {
+    for (size_t i = 0; i < len; i++)
+        snprintf(out + 2 * i, 3, "%02x", bytes[i]);
+}
+
+int store_file_unhex(const char *text, uint8_t *out, size_t len) {
+    static const char digits[] = "0123456789abcdef";
+    if (strlen(text) != 2 * len)
+        return -1;
+    for (size_t i = 0; i < len; i++) {
+        const char *high = strchr(digits, text[2 * i]), *low = strchr(digits, text[2 * i + 1]);
+        if (high == NULL || low == NULL)
+            return -1;
+        out[i] = (uint8_t)((high - digits) * 16 + (low - digits));
+    }
+    return 0;
+}

@@ -1,0 +1,522 @@
+#include "sandboxes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+
+#include "fake_shard.h"
+#include "links.h"
+#include "store_file.h"
+
+struct side {
+    struct fake_shard fake;
+    struct log log;
+    struct metrics metrics;
+    struct links links;
+    struct sandboxes sandboxes;
+    struct work *work;
+};
+
+static void room(void *arg) {
+    sandboxes_room(&((struct side *)arg)->sandboxes);
+}
+
+static void ready(void *arg, struct link *l) {
+    sandboxes_ready(&((struct side *)arg)->sandboxes, l);
+}
+
+static void dead(void *arg, const char *name) {
+    sandboxes_dead(&((struct side *)arg)->sandboxes, name);
+}
+
+/* A part that remembers what it was told. */
+struct part {
+    size_t adopted, kept, gone, freed;
+    struct sandbox *sandbox;
+    struct sandbox_task *take; /* adopts the first one with this */
+};
+
+static void part_free(void *arg) {
+    ((struct part *)arg)->freed++;
+}
+
+static void part_adopted(void *arg, const struct wire_kept_exec *kept, int fds[][3], size_t count) {
+    struct part *p = arg;
+    p->adopted++;
+    p->kept = count;
+    if (count > 0 && p->take != NULL) {
+        assert_true(fds[0][1] >= 0);
+        sandbox_task_adopt(p->sandbox, p->take, kept[0].head.exec);
+    }
+}
+
+static void part_gone(void *arg) {
+    ((struct part *)arg)->gone++;
+}
+
+static const struct sandbox_part_ops part_ops = {
+    .free = part_free, .adopted = part_adopted, .gone = part_gone};
+
+static void loaded(void *arg, struct sandbox *sb) {
+    struct part *p = arg;
+    p->sandbox = sb;
+    sandbox_part_set(sb, SANDBOX_EXECS, &part_ops, p);
+}
+
+static void begin(struct side *t, struct part *part) {
+    struct err err = {0};
+    struct links_watch watch = {.room = room, .ready = ready, .dead = dead, .arg = t};
+    struct sandboxes_options options = {
+        .queue_count = 4, .loaded = part != NULL ? loaded : NULL, .arg = part};
+    t->work = work_new(t->fake.loop, 1, &err);
+    assert_non_null(t->work);
+    sandboxes_init(&t->sandboxes, t->fake.loop, &t->log, &t->links, &t->metrics, t->work);
+    unit_works(sandboxes_start(&t->sandboxes, &options, &err), err);
+    links_start(&t->links, t->fake.loop, &t->log, &watch);
+}
+
+static void end(struct side *t) {
+    work_free(t->work);
+    t->work = NULL;
+    sandboxes_done(&t->sandboxes);
+    links_stop(&t->links);
+    fd_close(&t->fake.fd);
+}
+
+static int setup(void **state) {
+    struct side *t = calloc(1, sizeof(*t));
+    assert_non_null(t);
+    fake_start(&t->fake);
+    assert_int_equal(mkdir("server", 0700), 0);
+    log_init(&t->log, -1, LOG_ERROR, "unit");
+    begin(t, NULL);
+    fake_greet(&t->fake, 2);
+    *state = t;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct side *t = *state;
+    end(t);
+    int dir = open("server", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    store_file_empty(dir, NULL);
+    fd_close(&dir);
+    rmdir("server");
+    fake_stop(&t->fake);
+    free(t);
+    return 0;
+}
+
+/* Somebody who waits. */
+struct waiter {
+    struct sandbox_wait wait;
+    int told;
+    int status; /* 0 = well */
+};
+
+static void told(struct sandbox_wait *w, const struct api_error *why) {
+    struct waiter *x = (struct waiter *)(void *)w;
+    x->told++;
+    x->status = why != NULL ? why->status : 0;
+}
+
+static struct sandbox *create(struct side *t, struct waiter *w, const char *from) {
+    struct sandbox_spec spec = {.ttl_ms = 60000, .idle_ms = 60000};
+    struct api_error error = {0};
+    const struct link *l = links_first_ready(&t->links);
+    assert_non_null(l);
+    spec.policy = link_policy(l, "default")->head;
+    spec.limits.values = spec.policy.preset;
+    snprintf(spec.owner, sizeof(spec.owner), "ann");
+    snprintf(spec.image, sizeof(spec.image), "host");
+    if (from != NULL) {
+        snprintf(spec.from, sizeof(spec.from), "%s", from);
+        snprintf(spec.shard, sizeof(spec.shard), "%s", l->name);
+    }
+    spec.metadata = json_object();
+    struct sandbox *sb = sandboxes_create(&t->sandboxes, &spec, &error);
+    if (sb == NULL)
+        fail_msg("%s", error.message);
+    memset(w, 0, sizeof(*w));
+    w->wait.fn = told;
+    sandbox_wait_open(sb, &w->wait);
+    return sb;
+}
+
+/* One that is ready: its jail. */
+static struct sandbox *make(struct side *t, uint64_t *jail) {
+    struct waiter w;
+    struct sandbox *sb = create(t, &w, NULL);
+    const struct wire_open *open =
+        (const struct wire_open *)(const void *)fake_expect(&t->fake, WIRE_OPEN);
+    assert_int_equal(open->flags, WIRE_OPEN_SANDBOX);
+    assert_string_equal(open->key, sandbox_id(sb));
+    *jail = open->head.jail;
+    assert_int_equal(sandbox_state(sb), SANDBOX_OPENING);
+    assert_int_equal(w.told, 0);
+    fake_send_opened(&t->fake, *jail);
+    assert_int_equal(w.told, 1);
+    assert_int_equal(w.status, 0);
+    assert_int_equal(sandbox_state(sb), SANDBOX_READY);
+    return sb;
+}
+
+struct task {
+    struct sandbox_task task;
+    int started, ended, lost;
+    enum cause cause;
+};
+
+static void on_started(struct sandbox_task *t, int master) {
+    ((struct task *)(void *)t)->started++;
+    fd_close(&master);
+}
+
+static void on_ended(struct sandbox_task *t, const struct wire_end *e) {
+    assert_null(t->sandbox);
+    ((struct task *)(void *)t)->ended++;
+    ((struct task *)(void *)t)->cause = (enum cause)e->cause;
+}
+
+static void on_lost(struct sandbox_task *t, enum cause cause) {
+    assert_null(t->sandbox);
+    ((struct task *)(void *)t)->lost++;
+    ((struct task *)(void *)t)->cause = cause;
+}
+
+static const struct sandbox_task_ops task_ops = {
+    .started = on_started, .ended = on_ended, .lost = on_lost};
+
+static int start(struct sandbox *sb, struct task *t, bool command, struct err *err) {
+    struct wire_exec exec;
+    char spec[40] = {0};
+    int out = dup(0);
+    memset(t, 0, sizeof(*t));
+    memset(&exec, 0, sizeof(exec));
+    t->task.ops = &task_ops;
+    t->task.command = command;
+    exec.limits = sandbox_limits(sb)->values;
+    exec.kind = command ? WIRE_EXEC_COMMAND : WIRE_EXEC_FILES;
+    exec.fds = WIRE_FD_STDOUT;
+    exec.spec_size = sizeof(spec);
+    struct link_exec x = {.exec = &exec, .spec = spec, .fds = &out, .fd_count = 1};
+    int rc = sandbox_exec(sb, &t->task, &x, err);
+    fd_close(&out);
+    return rc;
+}
+
+static void run(struct side *s, struct sandbox *sb, struct task *t) {
+    struct err err = {0};
+    unit_works(start(sb, t, true, &err), err);
+    assert_int_equal(fake_expect(&s->fake, WIRE_EXEC)->exec, t->task.number);
+}
+
+static void test_tasks_by_number(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    struct task a, b;
+    struct sandbox *sb = make(s, &jail);
+    run(s, sb, &a);
+    run(s, sb, &b);
+    assert_true(a.task.number != b.task.number);
+    fake_send_started(&s->fake, jail, b.task.number, 0);
+    assert_int_equal(b.started, 1);
+    assert_int_equal(a.started, 0);
+    fake_send_end(&s->fake, jail, b.task.number, CAUSE_EXIT, 0);
+    assert_int_equal(b.ended, 1);
+    assert_int_equal(a.ended, 0);
+    sandbox_task_signal(&a.task, 15);
+    const struct wire_signal *signal =
+        (const struct wire_signal *)(const void *)fake_expect(&s->fake, WIRE_SIGNAL);
+    assert_int_equal(signal->signal, 15);
+    sandbox_task_kill(&a.task, CAUSE_CANCELLED);
+    sandbox_task_kill(&a.task, CAUSE_CANCELLED);
+    assert_int_equal(fake_expect(&s->fake, WIRE_KILL)->exec, a.task.number);
+    assert_true(fake_quiet(&s->fake));
+    fake_send_end(&s->fake, jail, a.task.number, CAUSE_CANCELLED, 0);
+    assert_int_equal(a.cause, CAUSE_CANCELLED);
+    assert_int_equal(sandbox_activity(sb).started, 2);
+    assert_int_equal(sandbox_activity(sb).running, 0);
+}
+
+static void test_wrong_end_breaks_the_connection(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    struct task a;
+    struct sandbox *sb = make(s, &jail);
+    run(s, sb, &a);
+    fake_send_end(&s->fake, jail, a.task.number + 1, CAUSE_EXIT, 0);
+    fake_turn(&s->fake);
+    assert_true(sandbox_detached(sb));
+    assert_int_equal(a.lost, 0);
+}
+
+static void test_delete_ends_what_runs(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    struct task a;
+    struct err err = {0};
+    struct waiter w = {.wait.fn = told};
+    struct sandbox *sb = make(s, &jail);
+    run(s, sb, &a);
+    sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
+    assert_int_equal(a.lost, 1);
+    assert_int_equal(a.cause, CAUSE_CANCELLED);
+    assert_false(sandbox_wait_closed(sb, &w.wait));
+    assert_int_equal(fake_expect(&s->fake, WIRE_CLOSE)->jail, jail);
+    assert_int_equal(w.told, 0);
+    fake_send_closed(&s->fake, jail);
+    assert_int_equal(w.told, 1);
+    assert_int_equal(sandbox_state(sb), SANDBOX_GONE);
+    assert_ptr_equal(sandboxes_find(&s->sandboxes, sandbox_id(sb)), sb);
+    unit_fails(start(sb, &a, true, &err), err, ERR_STATE);
+    assert_true(sandbox_wait_closed(sb, &w.wait));
+}
+
+static void done(void *arg, struct sandbox *sb, const struct wire_done *d) {
+    (void)sb;
+    *(int *)arg = d != NULL ? d->code : -1;
+}
+
+static void test_pause_and_resume(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    int code = -2;
+    struct task a, f;
+    struct err err = {0};
+    struct sandbox *sb = make(s, &jail);
+    assert_non_null(sandbox_op_freeze(sb, true, done, &code, &err));
+    /* From the moment of the request on. */
+    unit_fails(start(sb, &a, true, &err), err, ERR_STATE);
+    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_FREEZE), 0);
+    assert_int_equal(code, 0);
+    assert_int_equal(sandbox_state(sb), SANDBOX_PAUSED);
+    unit_fails(start(sb, &a, true, &err), err, ERR_STATE);
+    unit_works(start(sb, &f, false, &err), err);
+    fake_expect(&s->fake, WIRE_EXEC);
+    assert_null(sandbox_op_restore(sb, "snap_x", done, &code, &err));
+    assert_int_equal(err.kind, ERR_STATE);
+    assert_non_null(sandbox_op_freeze(sb, false, done, &code, &err));
+    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_FREEZE), 0);
+    assert_int_equal(sandbox_state(sb), SANDBOX_READY);
+    run(s, sb, &a);
+}
+
+static void test_restore_changes_the_epoch(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    int code = -2;
+    struct err err = {0};
+    struct task a;
+    struct sandbox *sb = make(s, &jail);
+    uint64_t epoch = sandbox_epoch(sb), layers = sandbox_layer_serial(sb);
+    assert_non_null(sandbox_op_snapshot(sb, "snap_x", done, &code, &err));
+    assert_non_null(sandbox_op_restore(sb, "snap_x", done, &code, &err));
+    unit_fails(start(sb, &a, true, &err), err, ERR_STATE);
+    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_SNAPSHOT), 0);
+    assert_int_equal(sandbox_epoch(sb), epoch);
+    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_RESTORE), 0);
+    assert_int_equal(sandbox_epoch(sb), epoch + 1);
+    assert_int_equal(sandbox_layer_serial(sb), layers + 2);
+    /* One that fails changes nothing. */
+    assert_non_null(sandbox_op_restore(sb, "snap_y", done, &code, &err));
+    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_RESTORE), ENOENT);
+    assert_int_equal(code, ENOENT);
+    assert_int_equal(sandbox_epoch(sb), epoch + 1);
+    run(s, sb, &a);
+}
+
+static void test_waits_for_a_slot(void **state) {
+    struct side *s = *state;
+    uint64_t jail[2];
+    struct waiter w;
+    struct sandbox *one = make(s, &jail[0]);
+    make(s, &jail[1]);
+    struct sandbox *sb = create(s, &w, NULL);
+    assert_true(fake_quiet(&s->fake));
+    sandbox_life_end(one, SANDBOX_END_DELETED, NULL);
+    fake_expect(&s->fake, WIRE_CLOSE);
+    fake_send_closed(&s->fake, jail[0]);
+    jail[0] = fake_expect(&s->fake, WIRE_OPEN)->jail;
+    fake_send_opened(&s->fake, jail[0]);
+    assert_int_equal(w.told, 1);
+    assert_int_equal(w.status, 0);
+    assert_int_equal(sandbox_state(sb), SANDBOX_READY);
+}
+
+static void test_failed_to_open(void **state) {
+    struct side *s = *state;
+    struct waiter w;
+    char id[SANDBOX_ID_SIZE];
+    memcpy(id, sandbox_id(create(s, &w, NULL)), sizeof(id));
+    fake_send_failed(&s->fake, fake_expect(&s->fake, WIRE_OPEN)->jail);
+    assert_int_equal(w.told, 1);
+    assert_int_equal(w.status, 500);
+    assert_null(sandboxes_find(&s->sandboxes, id));
+}
+
+static void test_runner_dies(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    struct task a;
+    struct waiter w;
+    struct sandbox *sb = make(s, &jail);
+    run(s, sb, &a);
+    create(s, &w, NULL);
+    fake_expect(&s->fake, WIRE_OPEN);
+    fd_close(&s->fake.listener);
+    fd_close(&s->fake.fd);
+    for (int i = 0; i < 400 && a.lost == 0; i++)
+        fake_turn(&s->fake);
+    assert_int_equal(w.status, 503);
+    assert_int_equal(a.lost, 1);
+    assert_int_equal(a.cause, CAUSE_INTERRUPTED);
+    assert_int_equal(sandbox_state(sb), SANDBOX_GONE);
+}
+
+/* The connection breaks, the runner lives: what runs goes on. */
+static void test_connection_comes_back(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    struct task a, b, c;
+    struct err err = {0};
+    struct part part = {0};
+    struct sandbox *sb = make(s, &jail);
+    loaded(&part, sb);
+    run(s, sb, &a);
+    run(s, sb, &b);
+    fd_close(&s->fake.fd);
+    fake_turn(&s->fake);
+    assert_true(sandbox_detached(sb));
+    unit_fails(start(sb, &c, true, &err), err, ERR_STATE);
+    sandbox_task_kill(&a.task, CAUSE_CANCELLED);
+    fake_accept(&s->fake);
+    fake_expect(&s->fake, WIRE_HELLO);
+    fake_send_welcome(&s->fake, 2, 1);
+    fake_send_policy(&s->fake, "default");
+    fake_send_kept(&s->fake, WIRE_KEPT, sandbox_id(sb));
+    fake_send_ready(&s->fake);
+    const struct wire_head *adopt = fake_expect(&s->fake, WIRE_ADOPT);
+    jail = adopt->jail;
+    int fd = dup(0);
+    fake_send_kept_exec(&s->fake, jail, a.task.number, &fd, 1);
+    fd_close(&fd);
+    assert_true(sandbox_detached(sb));
+    fake_send_done(&s->fake, adopt, 0);
+    assert_false(sandbox_detached(sb));
+    assert_int_equal(sandbox_state(sb), SANDBOX_READY);
+    assert_int_equal(b.lost, 1);
+    assert_int_equal(part.adopted, 1);
+    assert_int_equal(part.kept, 0);
+    /* What was asked for meanwhile is not forgotten. */
+    assert_int_equal(fake_expect(&s->fake, WIRE_KILL)->exec, a.task.number);
+    fake_send_end(&s->fake, jail, a.task.number, CAUSE_CANCELLED, 0);
+    assert_int_equal(a.ended, 1);
+}
+
+static void restart(struct side *s, struct part *part) {
+    end(s);
+    begin(s, part);
+    fake_accept(&s->fake);
+    fake_expect(&s->fake, WIRE_HELLO);
+    fake_send_welcome(&s->fake, 4, 1);
+    fake_send_policy(&s->fake, "default");
+}
+
+static void test_server_comes_back(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    struct task a, taken = {.task = {.ops = &task_ops, .command = true}};
+    struct part part = {.take = &taken.task};
+    char id[SANDBOX_ID_SIZE];
+    struct sandbox *sb = make(s, &jail);
+    memcpy(id, sandbox_id(sb), sizeof(id));
+    run(s, sb, &a);
+    uint32_t number = a.task.number;
+    restart(s, &part);
+    sb = sandboxes_find(&s->sandboxes, id);
+    assert_non_null(sb);
+    assert_true(sandbox_detached(sb));
+    assert_true(sandboxes_unsettled(&s->sandboxes, "ann"));
+    fake_send_kept(&s->fake, WIRE_KEPT, "sb_nobody");
+    fake_send_kept(&s->fake, WIRE_KEPT, id);
+    fake_send_ready(&s->fake);
+    struct wire_key unknown =
+        *(const struct wire_key *)(const void *)fake_expect(&s->fake, WIRE_ADOPT);
+    assert_string_equal(unknown.key, "sb_nobody");
+    const struct wire_head *adopt = fake_expect(&s->fake, WIRE_ADOPT);
+    struct wire_key own = *(const struct wire_key *)(const void *)adopt;
+    assert_string_equal(own.key, id);
+    assert_int_equal(fake_expect(&s->fake, WIRE_CLOSE)->jail, unknown.head.jail);
+    int fds[2] = {dup(0), dup(0)};
+    fake_send_kept_exec(&s->fake, own.head.jail, number, fds, 2);
+    fake_send_kept_exec(&s->fake, own.head.jail, number + 1, fds, 0);
+    fd_close(&fds[0]);
+    fd_close(&fds[1]);
+    fake_send_done(&s->fake, &own.head, 0);
+    assert_int_equal(part.adopted, 1);
+    assert_int_equal(part.kept, 2);
+    assert_int_equal(sandbox_state(sb), SANDBOX_READY);
+    /* What nobody took is ended. */
+    assert_int_equal(fake_expect(&s->fake, WIRE_KILL)->exec, number + 1);
+    fake_send_end(&s->fake, own.head.jail, number + 1, CAUSE_INTERRUPTED, 0);
+    fake_send_end(&s->fake, own.head.jail, number, CAUSE_EXIT, 0);
+    assert_int_equal(taken.ended, 1);
+    /* No number is used twice. */
+    run(s, sb, &a);
+    assert_true(a.task.number > number + 1);
+    assert_int_equal(s->links.items[0]->state, LINK_READY);
+}
+
+static void test_runner_kept_nothing(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    char id[SANDBOX_ID_SIZE];
+    struct part part = {0};
+    memcpy(id, sandbox_id(make(s, &jail)), sizeof(id));
+    restart(s, &part);
+    fake_send_ready(&s->fake);
+    struct sandbox *sb = sandboxes_find(&s->sandboxes, id);
+    assert_int_equal(sandbox_state(sb), SANDBOX_GONE);
+    assert_int_equal(part.gone, 1);
+    char text[256];
+    sandbox_life_text(sb, text, sizeof(text));
+    assert_non_null(strstr(text, "ended it"));
+    /* So it is after another start. */
+    restart(s, NULL);
+    assert_int_equal(sandbox_state(sandboxes_find(&s->sandboxes, id)), SANDBOX_GONE);
+}
+
+static void test_idle_and_ttl(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    struct task a;
+    struct sandbox *sb = make(s, &jail);
+    run(s, sb, &a);
+    sandbox_life_ttl(sb, 150);
+    uint64_t before = clock_mono_ms();
+    while (sandbox_state(sb) != SANDBOX_GONE && clock_mono_ms() - before < 3000)
+        fake_turn(&s->fake);
+    assert_int_equal(sandbox_state(sb), SANDBOX_GONE);
+    assert_true(clock_mono_ms() - before >= 149);
+    assert_int_equal(a.cause, CAUSE_CANCELLED);
+}
+
+int main(void) {
+#define WITH_SHARD(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        WITH_SHARD(test_tasks_by_number),
+        WITH_SHARD(test_wrong_end_breaks_the_connection),
+        WITH_SHARD(test_delete_ends_what_runs),
+        WITH_SHARD(test_pause_and_resume),
+        WITH_SHARD(test_restore_changes_the_epoch),
+        WITH_SHARD(test_waits_for_a_slot),
+        WITH_SHARD(test_failed_to_open),
+        WITH_SHARD(test_runner_dies),
+        WITH_SHARD(test_connection_comes_back),
+        WITH_SHARD(test_server_comes_back),
+        WITH_SHARD(test_runner_kept_nothing),
+        WITH_SHARD(test_idle_and_ttl),
+    };
+    return cmocka_run_group_tests_name("sandboxes", tests, NULL, NULL);
+}
