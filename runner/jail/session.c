@@ -54,21 +54,20 @@ static void session_close(struct session *s, const char *why) {
     loop_timer_stop(s->cfg->loop, &s->state_timer);
     loop_del(s->cfg->loop, &s->src);
     fd_close(&s->sock);
-    for (struct session_jail **p = &s->jails; *p != NULL;) {
-        struct session_jail *e = *p;
+    struct session_jail *next;
+    for (struct session_jail *e = s->jails; e != NULL; e = next) {
+        next = e->next;
         if (session_sandbox_hold(e)) {
-            session_list_remove(&s->jails, e);
+            session_remove(s, e);
+            e->session = NULL;
             e->next = s->cfg->hold->first;
             s->cfg->hold->first = e;
         } else if (e->jail != NULL) {
             session_kill_jail(e);
-            p = &e->next;
         } else if (e->waiting) {
-            *p = e->next; /* it has nothing that could go */
+            session_remove(s, e); /* it has nothing that could go */
             session_jail_free(e);
-        } else {
-            p = &e->next; /* its sender is further up and frees it */
-        }
+        } /* else: its sender is further up and frees it */
     }
     s->wait_first = s->wait_last = NULL;
     s->cfg->closed(s->cfg->arg, why);
@@ -96,13 +95,29 @@ void session_send(struct session *s, const void *data, size_t size) {
     session_send_fds(s, data, size, NULL, 0);
 }
 
-struct session_jail *session_find(struct session *s, uint64_t id) {
-    for (struct session_jail *e = s->jails; e != NULL; e = e->next) {
-        if (e->id == id) {
-            return e;
-        }
+struct session_jail *session_find(const struct session *s, uint64_t id) {
+    struct session_jail *e = s->bucket[id % SESSION_BUCKETS];
+    while (e != NULL && e->id != id) {
+        e = e->hash_next;
     }
-    return NULL;
+    return e;
+}
+
+void session_add(struct session *s, struct session_jail *e) {
+    struct session_jail **bucket = &s->bucket[e->id % SESSION_BUCKETS];
+    e->hash_next = *bucket;
+    *bucket = e;
+    e->next = s->jails;
+    s->jails = e;
+}
+
+void session_remove(struct session *s, struct session_jail *e) {
+    struct session_jail **p = &s->bucket[e->id % SESSION_BUCKETS];
+    while (*p != e) {
+        p = &(*p)->hash_next;
+    }
+    *p = e->hash_next;
+    session_list_remove(&s->jails, e);
 }
 
 void session_room(struct session *s) {

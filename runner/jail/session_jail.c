@@ -50,7 +50,11 @@ void session_send_closed(struct session_jail *e) {
     struct wire_closed msg;
     memset(&msg, 0, sizeof msg);
     wire_head_init(&msg.head, WIRE_CLOSED, sizeof msg, e->id, 0);
-    session_list_remove(s != NULL ? &s->jails : &e->cfg->hold->first, e);
+    if (s != NULL) {
+        session_remove(s, e);
+    } else {
+        session_list_remove(&e->cfg->hold->first, e);
+    }
     session_jail_free(e);
     if (s != NULL) {
         session_send(s, &msg, sizeof msg);
@@ -192,8 +196,7 @@ static struct session_jail *session_jail_new(struct session *s, const struct wir
     (void)str_copy(e->key, sizeof e->key, q->key);
     (void)str_copy(e->from, sizeof e->from, q->from);
     e->policy = policy_find(s->cfg->policies, q->policy);
-    e->next = s->jails;
-    s->jails = e;
+    session_add(s, e);
     return e;
 }
 

@@ -13,6 +13,8 @@
 #include "session_out.h"
 #include "wire.h"
 
+#define SESSION_BUCKETS 1024u
+
 struct session_exec {
     struct session_exec *next;
     struct exec_request wish; /* number, kind and flags stay valid; the rest until it has started */
@@ -38,7 +40,8 @@ struct session_control {
 struct session_jail {
     const struct session_config *cfg; /* what outlives the connection: loop, pool, layers, hold */
     struct session *session;          /* NULL: a sandbox that is held */
-    struct session_jail *next;
+    struct session_jail *next;        /* of all */
+    struct session_jail *hash_next;   /* of those with a like number */
     struct session_jail *wait_next;
     bool waiting; /* for the pool to make it a jail */
     uint64_t id;
@@ -80,6 +83,7 @@ struct session {
     struct loop_defer defer;
     struct session_out out;
     struct session_jail *jails;
+    struct session_jail *bucket[SESSION_BUCKETS]; /* the same, by their numbers */
     _Alignas(
         8) char packet[sizeof(struct wire_open) + sizeof(struct wire_exec) + WIRE_SPEC_INLINE_MAX];
 };
@@ -90,7 +94,10 @@ void session_send_fds(struct session *s, const void *data, size_t size, const in
                       size_t nfds);
 /* Frees the session at the end of the round if it is closed and its jails are gone. */
 void session_free_if_done(struct session *s);
-struct session_jail *session_find(struct session *s, uint64_t id);
+struct session_jail *session_find(const struct session *s, uint64_t id);
+/* Into, and out of, the connection's list; not in any list otherwise. */
+void session_add(struct session *s, struct session_jail *e);
+void session_remove(struct session *s, struct session_jail *e);
 /* Limits of a policy as this host can give them. */
 struct limits session_ceiling(const struct session_config *cfg, const struct policy *p);
 

@@ -236,8 +236,6 @@ bool session_sandbox_hold(struct session_jail *e) {
     if (!e->sandbox || !e->opened || e->failed || e->dying || hold->keep_ns == 0) {
         return false;
     }
-    e->session = NULL;
-    e->id = 0;
     return loop_timer_at(e->cfg->loop, &e->hold_timer, clock_mono_ns() + hold->keep_ns,
                          session_hold_over, e, NULL) == 0;
 }
@@ -273,8 +271,7 @@ int session_sandbox_adopt(struct session *s, const struct wire_key *q, struct er
     session_list_remove(&s->cfg->hold->first, e);
     e->session = s;
     e->id = q->head.jail;
-    e->next = s->jails;
-    s->jails = e;
+    session_add(s, e);
     msg.frozen = e->frozen;
     session_exec_tell_kept(e);
     session_send(s, &msg, sizeof msg);
