@@ -166,9 +166,6 @@ static int session_request(struct session *s, const char *packet, size_t size, i
     case WIRE_SIGNAL:
         session_signal(s, data);
         return 0;
-    case WIRE_RELEASE:
-        session_release(s, data);
-        return 0;
     case WIRE_FREEZE:
     case WIRE_SNAPSHOT:
     case WIRE_RESTORE:

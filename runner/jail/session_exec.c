@@ -10,6 +10,9 @@
 #include "pool.h"
 #include "session_jail.h"
 
+#define SESSION_TOLD_MAX 64u
+#define SESSION_TOLD_NS (2 * CLOCK_NS_PER_S)
+
 void session_fds_close(int *fds, size_t n) {
     for (size_t i = 0; i < n; i++) {
         fd_close(&fds[i]);
@@ -33,21 +36,71 @@ static void session_exec_free(struct session_jail *e, struct session_exec *x) {
     free(x);
 }
 
-static void session_exec_remove(struct session_jail *e, struct session_exec *x) {
-    for (struct session_exec **p = &e->execs; *p != NULL; p = &(*p)->next) {
-        if (*p == x) {
-            *p = x->next;
-            e->exec_count--;
-            session_exec_free(e, x);
-            return;
-        }
+static void session_exec_unlink(struct session_jail *e, struct session_exec *x) {
+    struct session_exec **p = &e->execs;
+    while (*p != x) {
+        p = &(*p)->next;
     }
+    *p = x->next;
+    e->exec_count--;
+}
+
+static void session_told_drop(struct session_jail *e) {
+    struct session_exec *x = e->told;
+    e->told = x->next;
+    e->told_count--;
+    session_exec_free(e, x);
 }
 
 void session_exec_drop_all(struct session_jail *e) {
+    loop_timer_stop(e->cfg->loop, &e->told_timer);
     while (e->execs != NULL) {
-        session_exec_remove(e, e->execs);
+        struct session_exec *x = e->execs;
+        session_exec_unlink(e, x);
+        session_exec_free(e, x);
     }
+    while (e->told != NULL) {
+        session_told_drop(e);
+    }
+}
+
+/* What was told long enough ago is forgotten. */
+static void session_told_old(void *arg) {
+    struct session_jail *e = arg;
+    uint64_t now = clock_mono_ns();
+    while (e->told != NULL && e->told->told_ns + SESSION_TOLD_NS <= now) {
+        session_told_drop(e);
+    }
+    if (e->told != NULL) {
+        (void)loop_timer_at(e->cfg->loop, &e->told_timer, e->told->told_ns + SESSION_TOLD_NS,
+                            session_told_old, e, NULL);
+    }
+}
+
+/* Its END has been sent. */
+static void session_told(struct session_jail *e, struct session_exec *x) {
+    if (!e->sandbox || x->wish.kind != WIRE_EXEC_COMMAND) {
+        session_exec_free(e, x);
+        return;
+    }
+    struct session_exec **at = &e->told;
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *at = x;
+    x->next = NULL;
+    x->told_ns = clock_mono_ns();
+    if (++e->told_count > SESSION_TOLD_MAX) {
+        session_told_drop(e);
+    }
+    if (e->told_timer.slot == 0) {
+        session_told_old(e);
+    }
+}
+
+void session_exec_hold(struct session_jail *e) {
+    session_told_old(e);
+    loop_timer_stop(e->cfg->loop, &e->told_timer);
 }
 
 static struct session_exec *session_exec_find(const struct session_jail *e, uint32_t number) {
@@ -67,13 +120,12 @@ static void session_send_end(struct session_jail *e, struct session_exec *x,
         pool_ended(e->cfg->pool);
     }
     x->ended = true;
-    if (e->session == NULL) {
-        x->end = end;
-        return;
+    x->end = end;
+    if (e->session != NULL) {
+        session_exec_unlink(e, x);
+        session_told(e, x);
+        session_send(e->session, &end, sizeof end);
     }
-    struct session *s = e->session;
-    session_exec_remove(e, x);
-    session_send(s, &end, sizeof end);
 }
 
 /* An EXEC that was stopped before its command began. */
@@ -326,19 +378,14 @@ void session_kill(struct session *s, const struct wire_kill *q) {
     }
 }
 
+/* Signal 0 lets go of the end of the command's stdin that is kept here. */
 void session_signal(struct session *s, const struct wire_signal *q) {
     struct session_jail *e = session_find(s, q->head.jail);
     struct session_exec *x = e != NULL && !e->failed ? session_exec_find(e, q->head.exec) : NULL;
-    if (x != NULL && x->started) {
-        jail_signal(e->jail, x, (int)q->signal);
-    }
-}
-
-void session_release(struct session *s, const struct wire_release *q) {
-    struct session_jail *e = session_find(s, q->head.jail);
-    struct session_exec *x = e != NULL ? session_exec_find(e, q->head.exec) : NULL;
-    if (x != NULL) {
+    if (x != NULL && q->signal == 0) {
         fd_close(&x->keep[0]);
+    } else if (x != NULL && x->started) {
+        jail_signal(e->jail, x, (int)q->signal);
     }
 }
 
@@ -366,31 +413,48 @@ void session_exec_stop_waiting(struct session_jail *e, enum cause cause) {
     }
 }
 
-void session_exec_tell_kept(struct session_jail *e) {
-    for (struct session_exec *x = e->execs; x != NULL; x = x->next) {
-        struct wire_kept_exec msg = {.flags = x->wish.flags & WIRE_EXEC_PTY};
-        int fds[3];
-        size_t nfds = 0;
-        wire_head_init(&msg.head, WIRE_KEPT_EXEC, sizeof msg, e->id, x->wish.number);
-        for (int i = 0; i < 3; i++) {
-            if (x->keep[i] >= 0) {
-                msg.fds |= (uint32_t)WIRE_FD_KEEP_STDIN << i;
-                fds[nfds++] = x->keep[i];
-            }
+static void session_tell_kept(struct session_jail *e, struct session_exec *x) {
+    struct wire_kept_exec msg = {.flags = x->wish.flags & WIRE_EXEC_PTY};
+    int fds[3];
+    size_t nfds = 0;
+    wire_head_init(&msg.head, WIRE_KEPT_EXEC, sizeof msg, e->id, x->wish.number);
+    for (int i = 0; i < 3; i++) {
+        if (x->keep[i] >= 0) {
+            msg.fds |= (uint32_t)WIRE_FD_KEEP_STDIN << i;
+            fds[nfds++] = x->keep[i];
         }
-        session_send_fds(e->session, &msg, sizeof msg, fds, nfds);
+    }
+    session_send_fds(e->session, &msg, sizeof msg, fds, nfds);
+}
+
+void session_exec_tell_kept(struct session_jail *e) {
+    for (struct session_exec *x = e->told; x != NULL; x = x->next) {
+        session_tell_kept(e, x);
+    }
+    for (struct session_exec *x = e->execs; x != NULL; x = x->next) {
+        session_tell_kept(e, x);
     }
 }
 
+/* The connection may end at any of these; what is not told then stays for the next one. */
 void session_exec_tell_ends(struct session_jail *e) {
+    struct session_exec *again = e->told;
+    e->told = NULL;
+    e->told_count = 0;
     struct session_exec *next;
     for (struct session_exec *x = e->execs; x != NULL; x = next) {
         next = x->next;
         if (x->ended) {
-            struct wire_end end = x->end;
-            end.head.jail = e->id;
-            session_exec_remove(e, x);
-            session_send(e->session, &end, sizeof end);
+            session_exec_unlink(e, x);
+            x->next = again;
+            again = x;
         }
+    }
+    for (struct session_exec *x = again; x != NULL; x = next) {
+        next = x->next;
+        struct wire_end end = x->end;
+        end.head.jail = e->id;
+        session_told(e, x);
+        session_send(e->session, &end, sizeof end);
     }
 }

@@ -22,7 +22,8 @@ struct session_exec {
     int fd[FD_PASS_MAX];      /* those for the command, until it has started */
     int keep[3];              /* the server's ends of stdin, stdout, stderr; -1 = none */
     bool started;             /* the command was handed over */
-    bool ended;               /* `end` waits for a server to hear of it */
+    bool ended;               /* `end` waits for a server to hear of it, or was told */
+    uint64_t told_ns;         /* when, 0 = not yet */
     enum cause stopped;       /* KILL came before it started */
     struct wire_end end;
 };
@@ -56,6 +57,9 @@ struct session_jail {
     bool used;                  /* an EXEC has come */
     struct session_exec *execs; /* in the order in which they came */
     unsigned exec_count;
+    struct session_exec *told; /* sandbox: commands whose END was sent a moment ago, oldest first */
+    unsigned told_count;
+    struct loop_timer told_timer;
 
     bool sandbox;
     bool preparing, opened; /* OPENED was sent */
@@ -125,7 +129,6 @@ int session_exec(struct session *s, const struct wire_exec *q, int *fds, size_t 
                  struct err *err);
 void session_kill(struct session *s, const struct wire_kill *q);
 void session_signal(struct session *s, const struct wire_signal *q);
-void session_release(struct session *s, const struct wire_release *q);
 /* Starts what waits, as far as the jail is ready for it. */
 void session_try(struct session_jail *e);
 /* From the jail. */
@@ -133,6 +136,9 @@ void session_exec_ended(struct session_jail *e, struct session_exec *x, const st
 void session_exec_terminal(struct session_jail *e, struct session_exec *x, int master);
 /* Ends those that have not started. */
 void session_exec_stop_waiting(struct session_jail *e, enum cause cause);
+/* A server that dies may not have read the ENDs that were sent to it last: for a while they are
+ * kept to be told to the next one, which forgets what it knows. */
+void session_exec_hold(struct session_jail *e);
 /* KEPT_EXEC for each, to the server that has adopted the jail; then their ENDs. */
 void session_exec_tell_kept(struct session_jail *e);
 void session_exec_tell_ends(struct session_jail *e);

@@ -236,6 +236,7 @@ bool session_sandbox_hold(struct session_jail *e) {
     if (!e->sandbox || !e->opened || e->failed || e->dying || hold->keep_ns == 0) {
         return false;
     }
+    session_exec_hold(e);
     return loop_timer_at(e->cfg->loop, &e->hold_timer, clock_mono_ns() + hold->keep_ns,
                          session_hold_over, e, NULL) == 0;
 }

@@ -341,7 +341,6 @@ static const struct wire_rule wire_requests[] = {
     {WIRE_RESTORE, "RESTORE", sizeof(struct wire_key), 0, false, WIRE_ABOUT_JAIL, wire_fields_key},
     {WIRE_DROP, "DROP", sizeof(struct wire_key), 0, false, WIRE_ABOUT_NONE, wire_fields_key},
     {WIRE_ADOPT, "ADOPT", sizeof(struct wire_key), 0, false, WIRE_ABOUT_JAIL, wire_fields_key},
-    {WIRE_RELEASE, "RELEASE", sizeof(struct wire_release), 0, false, WIRE_ABOUT_EXEC, NULL},
 };
 
 /* What a runner may send. */

@@ -21,8 +21,6 @@
  *   server: EXEC(jail, n) any number       runner: STARTED(jail, n) with a terminal's master, if it
  *                                                  has one; END(jail, n)
  *   server: SIGNAL(jail, n)                (no answer)
- *   server: RELEASE(jail, n)               (no answer) the runner's KEEP_STDIN is closed: with the
- *                                          server's own end the command's stdin ends
  *   server: FREEZE, SNAPSHOT, RESTORE      runner: DONE(jail, what): one answer each, in order
  *   server: DROP(key)                      (no answer) a snapshot is forgotten
  *   server: CLOSE(jail)                    runner: CLOSED(jail)
@@ -75,7 +73,6 @@ enum wire_type {
     WIRE_RESTORE,
     WIRE_DROP,
     WIRE_ADOPT,
-    WIRE_RELEASE,
     /* runner -> server */
     WIRE_WELCOME = 64,
     WIRE_POLICY,
@@ -211,10 +208,6 @@ struct wire_freeze {
 struct wire_key {
     struct wire_head head;
     char key[WIRE_NAME_MAX];
-};
-
-struct wire_release {
-    struct wire_head head;
 };
 
 struct wire_welcome {
