@@ -5,119 +5,7 @@
 
 #include "spec.h"
 #include "unit.h"
-
-/* One valid packet of each type; a test spoils one field of a copy. */
-struct packet {
-    union {
-        struct wire_head head;
-        struct wire_hello hello;
-        struct wire_open open;
-        struct wire_exec exec;
-        struct wire_kill kill;
-        struct wire_close close;
-        struct wire_welcome welcome;
-        struct wire_policy policy;
-        struct wire_capability capability;
-        struct wire_ready ready;
-        struct wire_end end;
-        struct wire_failed failed;
-        struct wire_closed closed;
-        struct wire_state state;
-        char bytes[WIRE_SPEC_INLINE_MAX + sizeof(struct wire_policy)];
-    };
-    size_t size;
-    size_t nfds;
-};
-
-static struct limits some_limits(void) {
-    struct limits l;
-    for (int i = 0; i < LIMIT_COUNT; i++)
-        l.v[i] = limit_info((enum limit_id)i)->min;
-    return l;
-}
-
-static void start(struct packet *p, enum wire_type type, size_t size, uint64_t jail,
-                  uint32_t exec) {
-    memset(p, 0, sizeof(*p));
-    p->size = size;
-    wire_head_init(&p->head, type, size, jail, exec);
-}
-
-static void make_open(struct packet *p) {
-    start(p, WIRE_OPEN, sizeof(p->open), 7, 0);
-    memcpy(p->open.policy, "default", 8);
-    memcpy(p->open.image, "host", 5);
-    p->open.limits = some_limits();
-}
-
-static void make_exec(struct packet *p) {
-    start(p, WIRE_EXEC, sizeof(p->exec) + 40, 7, 3);
-    p->exec.fds = WIRE_FD_STDOUT | WIRE_FD_STDERR;
-    p->exec.limits = some_limits();
-    p->exec.spec_size = 40;
-    p->nfds = 2;
-}
-
-static void make_kill(struct packet *p) {
-    start(p, WIRE_KILL, sizeof(p->kill), 7, 0);
-    p->kill.cause = CAUSE_CANCELLED;
-}
-
-static void make_welcome(struct packet *p) {
-    start(p, WIRE_WELCOME, sizeof(p->welcome), 0, 0);
-    p->welcome.slots = 1;
-    p->welcome.policies = 1;
-}
-
-static void make_policy(struct packet *p) {
-    start(p, WIRE_POLICY, sizeof(p->policy) + 2, 0, 0);
-    memcpy(p->policy.name, "ci", 3);
-    p->policy.ceiling = p->policy.preset = some_limits();
-    p->policy.writable = WIRE_WRITABLE_WORKSPACE;
-    p->policy.max_steps = 1;
-    p->policy.text_size = 2;
-}
-
-static void make_capability(struct packet *p) {
-    start(p, WIRE_CAPABILITY, sizeof(p->capability), 0, 0);
-    p->capability.status = WIRE_CAP_ENFORCED;
-    memcpy(p->capability.name, "pids", 5);
-}
-
-static void make_end(struct packet *p) {
-    start(p, WIRE_END, sizeof(p->end), 7, 3);
-    p->end.cause = CAUSE_EXIT;
-}
-
-static void make_failed(struct packet *p) {
-    start(p, WIRE_FAILED, sizeof(p->failed), 7, 0);
-    memcpy(p->failed.stage, "mount", 6);
-}
-
-static void make_state(struct packet *p) {
-    start(p, WIRE_STATE, sizeof(p->state), 0, 0);
-}
-
-static void make_hello(struct packet *p) {
-    start(p, WIRE_HELLO, sizeof(p->hello), 0, 0);
-}
-
-static void make_close(struct packet *p) {
-    start(p, WIRE_CLOSE, sizeof(p->close), 7, 0);
-}
-
-static void make_ready(struct packet *p) {
-    start(p, WIRE_READY, sizeof(p->ready), 0, 0);
-}
-
-static void make_closed(struct packet *p) {
-    start(p, WIRE_CLOSED, sizeof(p->closed), 7, 0);
-}
-
-typedef void maker(struct packet *p);
-static maker *const request_makers[] = {make_hello, make_open, make_exec, make_kill, make_close};
-static maker *const reply_makers[] = {make_welcome, make_policy, make_capability, make_ready,
-                                      make_end,     make_failed, make_closed,     make_state};
+#include "wire_packets.h"
 
 /* Checks a copy of exactly the packet's size, so that the sanitizer sees one byte too far. */
 static int check(const struct packet *p, bool reply, struct err *err) {
@@ -244,7 +132,7 @@ static void test_open(void **state) {
 static void test_exec_descriptors(void **state) {
     (void)state;
     struct packet p;
-    for (uint32_t mask = 0; mask < 64; mask++) {
+    for (uint32_t mask = 0; mask < 512; mask++) {
         make_exec(&p);
         p.exec.fds = mask;
         p.nfds = wire_fd_count(mask);
@@ -258,7 +146,7 @@ static void test_exec_descriptors(void **state) {
     make_exec(&p);
     p.nfds = 1;
     wrong(&p, false, "descriptors");
-    assert_int_equal(wire_fd_count(WIRE_FD_ALL), 5);
+    assert_int_equal(wire_fd_count(WIRE_FD_ALL), 8);
     assert_int_equal(wire_fd_count(0), 0);
 }
 
@@ -294,16 +182,19 @@ static void test_exec_fields(void **state) {
     (void)state;
     struct packet p;
     make_exec(&p);
-    p.exec.flags = WIRE_EXEC_FLAGS;
+    p.exec.flags = WIRE_EXEC_SHELL | WIRE_EXEC_MORE;
     p.exec.end_on = END_ON_ALL;
     right(&p, false);
-    p.exec.flags = 4;
+    p.exec.flags = 8;
     wrong(&p, false, "flags");
+    make_exec(&p);
+    p.exec.reserved = 1;
+    wrong(&p, false, "reserved");
     make_exec(&p);
     p.exec.end_on = 8;
     wrong(&p, false, "end_on");
     make_exec(&p);
-    p.exec.kind = 2;
+    p.exec.kind = 3;
     wrong(&p, false, "kind");
     make_exec(&p);
     p.exec.collect_files = 1;
@@ -332,6 +223,77 @@ static void test_exec_collect(void **state) {
     p.exec.collect_bytes = 0;
     p.exec.collect_files++;
     wrong(&p, false, "collect_files");
+}
+
+static void test_a_terminal_takes_the_place_of_streams_and_has_a_size(void **state) {
+    (void)state;
+    struct packet p;
+    make_exec(&p);
+    p.exec.flags = WIRE_EXEC_PTY;
+    p.exec.rows = p.exec.cols = 1;
+    wrong(&p, false, "fds");
+    p.exec.fds = 0;
+    p.nfds = 0;
+    right(&p, false);
+    p.exec.cols = 0;
+    wrong(&p, false, "rows");
+    make_exec(&p);
+    p.exec.rows = p.exec.cols = 1;
+    wrong(&p, false, "rows");
+}
+
+static void test_a_file_operation_has_a_stream_in_and_one_out(void **state) {
+    (void)state;
+    struct packet p;
+    make_exec(&p);
+    p.exec.kind = WIRE_EXEC_FILES;
+    wrong(&p, false, "fds");
+    p.exec.fds = WIRE_FD_STDIN | WIRE_FD_STDOUT;
+    right(&p, false);
+    p.exec.flags = WIRE_EXEC_SHELL;
+    wrong(&p, false, "flags");
+    p.exec.flags = 0;
+    p.exec.collect_files = 1;
+    wrong(&p, false, "collect");
+}
+
+static void test_sandbox_fields(void **state) {
+    (void)state;
+    struct packet p;
+    make_open(&p);
+    p.open.flags = WIRE_OPEN_SANDBOX;
+    wrong(&p, false, "key");
+    memcpy(p.open.key, "sb_1", 5);
+    memcpy(p.open.from, "snap_1", 7);
+    p.open.disk = WIRE_DISK_FILE;
+    right(&p, false);
+    p.open.disk = 2;
+    wrong(&p, false, "disk");
+    p.open.disk = 0;
+    p.open.flags = 0;
+    wrong(&p, false, "key"); /* a run is not kept */
+    p.open.flags = 2;
+    wrong(&p, false, "flags");
+    make_signal(&p);
+    p.signal.signal = 65;
+    wrong(&p, false, "signal");
+    p.signal.signal = 0; /* lets go of stdin */
+    right(&p, false);
+    make_freeze(&p);
+    p.freeze.frozen = 2;
+    wrong(&p, false, "frozen");
+    make_snapshot(&p);
+    memcpy(p.key.key, "../x", 5);
+    wrong(&p, false, "key");
+    make_done(&p);
+    p.done.what = WIRE_EXEC;
+    wrong(&p, true, "what");
+    make_done(&p);
+    p.done.code = -1;
+    wrong(&p, true, "code");
+    make_kept_exec(&p);
+    p.kept_exec.fds = WIRE_FD_STDOUT;
+    wrong(&p, true, "fds");
 }
 
 static void test_kill_causes(void **state) {
@@ -503,6 +465,9 @@ int main(void) {
         cmocka_unit_test(test_exec_fields),
         cmocka_unit_test(test_exec_collect),
         cmocka_unit_test(test_kill_causes),
+        cmocka_unit_test(test_a_terminal_takes_the_place_of_streams_and_has_a_size),
+        cmocka_unit_test(test_a_file_operation_has_a_stream_in_and_one_out),
+        cmocka_unit_test(test_sandbox_fields),
         cmocka_unit_test(test_welcome_and_capability),
         cmocka_unit_test(test_policy),
         cmocka_unit_test(test_end),
