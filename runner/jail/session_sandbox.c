@@ -147,6 +147,20 @@ static void session_control_go(struct session_jail *e) {
     }
 }
 
+/* A process waits for a disk, say, and does not stop: everything goes on as before. */
+static void session_control_give_up(struct session_jail *e) {
+    struct session_control *c = e->controls;
+    struct err err;
+    if (c->what == WIRE_FREEZE) {
+        e->frozen = !c->frozen;
+    }
+    if (jail_freeze(e->jail, e->frozen, false, &err) != 0) {
+        jail_fail(e->jail, "freeze", err.code, err.text);
+        return;
+    }
+    session_control_failed(e, EBUSY, "a process of the sandbox did not come to a stop in time");
+}
+
 static void session_control_look(void *arg) {
     struct session_jail *e = arg;
     struct session_control *c = e->controls;
@@ -161,7 +175,7 @@ static void session_control_look(void *arg) {
     } else if (there && settled) {
         session_control_go(e);
     } else if (clock_mono_ns() > c->deadline_ns) {
-        jail_fail(e->jail, "freeze", ETIMEDOUT, "processes of a sandbox did not come to a stop");
+        session_control_give_up(e);
     } else {
         (void)loop_timer_at(e->cfg->loop, &e->timer, clock_mono_ns() + SESSION_LOOK_NS,
                             session_control_look, e, NULL);
