@@ -12,9 +12,8 @@
  * changed. The exit code is 0 when the answer was written.
  *
  * An ERROR record with a path is about that file alone: list, pack, scan, upper, look and fetch go
- * on behind it. It takes back the contents of an ENTRY of the same path just before it (which are
- * then filled up with zeros). Unpack and apply tell it of the record that failed, just before the
- * last ERROR.
+ * on behind it. It takes back an ENTRY of the same path just before it, whose contents may have
+ * ended early. Unpack and apply tell it of the record that failed, just before the last ERROR.
  *
  *   stat PATH FOLLOW
  *       -> ENTRY

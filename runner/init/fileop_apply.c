@@ -1,0 +1,7 @@
+#include "fileop_op.h"
+#include <errno.h>
+int fileop_apply(struct fileop_op *o) {
+    (void)o;
+    errno = ENOSYS;
+    return -1;
+}
