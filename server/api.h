@@ -15,6 +15,39 @@ void api_runs_delete(struct server *s, struct http_req *req, const struct route_
 /* The run of this id if it is the caller's; else answers 404 and returns NULL. */
 struct run *api_runs_mine(struct server *s, struct http_req *req, const char *id);
 
+/* Is there such an image? Else *error is 400. */
+int api_runs_check_image(const char *image, struct api_error *error);
+
+/* api_sandboxes.c, api_sandbox_life.c */
+void api_sandboxes_create(struct server *s, struct http_req *req, const struct route_args *args);
+void api_sandboxes_list(struct server *s, struct http_req *req, const struct route_args *args);
+void api_sandboxes_get(struct server *s, struct http_req *req, const struct route_args *args);
+void api_sandbox_life_delete(struct server *s, struct http_req *req, const struct route_args *args);
+void api_sandbox_life_ttl(struct server *s, struct http_req *req, const struct route_args *args);
+void api_sandbox_life_pause(struct server *s, struct http_req *req, const struct route_args *args);
+void api_sandbox_life_resume(struct server *s, struct http_req *req, const struct route_args *args);
+void api_sandbox_life_restore(struct server *s, struct http_req *req,
+                              const struct route_args *args);
+/* Answers with the object of a sandbox. */
+void api_sandboxes_reply(struct http_req *req, int status, const struct sandbox *sb);
+/* Answers why a request to a sandbox could not be made: 409 `state`, 429, 500. */
+void api_sandboxes_refuse(struct http_req *req, const struct err *err);
+/* Answers what went wrong at the runner; NULL: the sandbox went away meanwhile. */
+void api_sandboxes_undone(struct http_req *req, const struct sandbox *sb,
+                          const struct wire_done *done);
+
+/* api_snapshots.c */
+void api_snapshots_create(struct server *s, struct http_req *req, const struct route_args *args);
+void api_snapshots_list(struct server *s, struct http_req *req, const struct route_args *args);
+void api_snapshots_get(struct server *s, struct http_req *req, const struct route_args *args);
+void api_snapshots_delete(struct server *s, struct http_req *req, const struct route_args *args);
+/* The snapshot that a user means by "snap_…" or "run_…@5"; NULL: *error is filled (404, 503). */
+struct snapshot *api_snapshots_named(struct server *s, const char *user, const char *ref,
+                                     const char *field, struct api_error *error);
+
+/* api_fork.c */
+void api_fork(struct server *s, struct http_req *req, const struct route_args *args);
+
 /* api_answer.c: a run's answer, now or when it is over. */
 void api_answer_now(struct server *s, struct http_req *req, struct run *run);
 void api_answer_when_done(struct server *s, struct http_req *req, struct run *run);

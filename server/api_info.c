@@ -53,23 +53,30 @@ void api_info_metrics(struct server *s, struct http_req *req, const struct route
     struct links_totals t;
     struct buf out;
     links_sum(&s->links, &t);
-    struct metrics_gauges g = {.queued = s->runs.queue.count,
-                               .queued_bytes = s->runs.queue.bytes,
-                               .active = s->runs.active,
-                               .kept = s->runs.done_count,
-                               .kept_bytes = s->runs.done_bytes,
-                               .connections = http_connections(s->http),
-                               .requests = http_in_flight(s->http),
-                               .shards = t.shards,
-                               .shards_ready = t.ready,
-                               .shards_healthy = t.healthy,
-                               .slots = t.slots,
-                               .slots_in_use = t.in_use,
-                               .warm = t.warm,
-                               .jails_made = t.jails_made,
-                               .jails_taken_warm = t.taken_warm,
-                               .shards_lost = s->links.lost,
-                               .draining = s->draining};
+    const struct sandboxes *sb = &s->sandboxes;
+    struct metrics_gauges g = {
+        .sandboxes = {sb->states[0], sb->states[1], sb->states[2], sb->states[3]},
+        .sandboxes_waiting = sb->queue_count,
+        .sandbox_places = t.sandboxes,
+        .snapshots = s->snapshots.count,
+        .snapshot_bytes = s->snapshots.bytes,
+        .queued = s->runs.queue.count,
+        .queued_bytes = s->runs.queue.bytes,
+        .active = s->runs.active,
+        .kept = s->runs.done_count,
+        .kept_bytes = s->runs.done_bytes,
+        .connections = http_connections(s->http),
+        .requests = http_in_flight(s->http),
+        .shards = t.shards,
+        .shards_ready = t.ready,
+        .shards_healthy = t.healthy,
+        .slots = t.slots,
+        .slots_in_use = t.in_use,
+        .warm = t.warm,
+        .jails_made = t.jails_made,
+        .jails_taken_warm = t.taken_warm,
+        .shards_lost = s->links.lost,
+        .draining = s->draining};
     buf_init(&out, API_INFO_MAX);
     int rc = metrics_write(&s->metrics, &g, &out, NULL);
     api_reply_buf(req, 200, "text/plain; version=0.0.4; charset=utf-8", &out, rc);

@@ -63,7 +63,7 @@ static int api_runs_check_size(const struct run_request *r, struct api_error *er
     return 0;
 }
 
-static int api_runs_check_image(const char *image, struct api_error *error) {
+int api_runs_check_image(const char *image, struct api_error *error) {
     char path[WIRE_NAME_MAX + 32];
     if (strcmp(image, IMAGE_HOST) == 0)
         return 0;

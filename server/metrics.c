@@ -71,6 +71,17 @@ static int metrics_labelled(const struct metrics *m, struct buf *out, struct err
     return 0;
 }
 
+static int metrics_sandboxes(const struct metrics_gauges *g, struct buf *out, struct err *err) {
+    static const char *const states[] = {"opening", "ready", "paused", "gone"};
+    if (metrics_head(out, "sandboxes", "gauge", "Sandboxes, by state.", err) < 0)
+        return -1;
+    for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+        if (buf_printf(out, err, "pinfold_sandboxes{state=\"%s\"} %" PRIu64 "\n", states[i],
+                       g->sandboxes[i]) < 0)
+            return -1;
+    return 0;
+}
+
 static int metrics_gauges_write(const struct metrics_gauges *g, struct buf *out, struct err *err) {
     const struct {
         const char *name, *type, *help;
@@ -93,6 +104,10 @@ static int metrics_gauges_write(const struct metrics_gauges *g, struct buf *out,
         {"jails_made_total", "counter", "Jails made by the shards.", g->jails_made},
         {"jails_taken_warm_total", "counter", "Jails that were ready when asked for.",
          g->jails_taken_warm},
+        {"sandboxes_waiting", "gauge", "Sandboxes that wait for a place.", g->sandboxes_waiting},
+        {"sandbox_places", "gauge", "Sandboxes that all shards take at once.", g->sandbox_places},
+        {"snapshots", "gauge", "Snapshots kept, those of steps included.", g->snapshots},
+        {"snapshot_bytes", "gauge", "What they hold that no earlier one does.", g->snapshot_bytes},
         {"draining", "gauge", "1 while the server takes no new work.", g->draining},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
@@ -109,7 +124,10 @@ int metrics_write(const struct metrics *m, const struct metrics_gauges *g, struc
                     err) < 0 ||
         metrics_one(out, "runs_refused_total", "counter",
                     "Runs refused: queue full, draining or no runner.", m->runs_refused, err) < 0 ||
-        metrics_labelled(m, out, err) < 0 || metrics_gauges_write(g, out, err) < 0)
+        metrics_one(out, "sandboxes_created_total", "counter", "Sandboxes that became ready.",
+                    m->sandboxes_created, err) < 0 ||
+        metrics_labelled(m, out, err) < 0 || metrics_sandboxes(g, out, err) < 0 ||
+        metrics_gauges_write(g, out, err) < 0)
         return -1;
     if (metrics_histogram_write(out, "queue_wait_seconds", "Time from acceptance to a jail.",
                                 &m->queue_wait, err) < 0 ||

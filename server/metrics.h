@@ -37,6 +37,8 @@ struct metrics_gauges {
     uint64_t connections, requests;
     uint64_t shards, shards_ready, shards_healthy, slots, slots_in_use, warm;
     uint64_t jails_made, jails_taken_warm, shards_lost;
+    uint64_t sandboxes[4]; /* by enum sandbox_state */
+    uint64_t sandboxes_waiting, sandbox_places, snapshots, snapshot_bytes;
     uint64_t draining;
 };
 

@@ -108,6 +108,8 @@ struct run {
     struct loop_timer listen;   /* the step runs for a while: watch its pipes */
     struct loop_timer resume;   /* paused pipes: look again */
 
+    struct run_keep *keep; /* NULL = it keeps no steps; owned */
+
     struct events events;
     struct run_watcher *watchers;
 
@@ -171,6 +173,10 @@ void run_collect_parse(struct run *run);
 
 /* Steps on as soon as everything of the current execution is in. Called by the above. */
 void run_settle(struct run *run);
+
+/* run_keep.c: the state before each step is kept. */
+/* Key of the snapshot that shows the files as they were before step `index`; NULL = none. */
+const char *run_keep_key(const struct run *run, size_t index);
 
 void run_watch(struct run *run, struct run_watcher *w);
 /* As run_watch(), for one that has read the events up to `after`. */

@@ -48,8 +48,8 @@ void sandbox_json_write(struct json_out *j, const char *key, const struct sandbo
     json_out_str(j, "mode", "none");
     json_out_close(j, '}');
     json_out_str(j, "disk", spec->disk == WIRE_DISK_FILE ? "file" : "memory");
-    if (spec->from[0] != '\0')
-        json_out_str(j, "from", spec->from);
+    if (spec->origin[0] != '\0')
+        json_out_str(j, "from", spec->origin);
     else
         json_out_null(j, "from");
     json_out_tree(j, "metadata", spec->metadata);

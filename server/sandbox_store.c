@@ -121,7 +121,7 @@ static const char *sandbox_store_spec(const json_t *root, struct sandbox_spec *s
         (bad = sandbox_store_text(root, "policy", spec->policy.name, sizeof(spec->policy.name))) !=
             NULL ||
         (bad = sandbox_store_text(root, "policy_sha256", sha, sizeof(sha))) != NULL ||
-        (bad = sandbox_store_text(root, "from", spec->from, sizeof(spec->from))) != NULL ||
+        (bad = sandbox_store_text(root, "from", spec->origin, sizeof(spec->origin))) != NULL ||
         (bad = sandbox_store_number(root, "disk", WIRE_DISK_FILE, &disk)) != NULL ||
         (bad = sandbox_store_number(root, "ttl_ms", SANDBOX_TTL_MAX_MS, &spec->ttl_ms)) != NULL ||
         (bad = sandbox_store_number(root, "idle_ms", SANDBOX_TTL_MAX_MS, &spec->idle_ms)) != NULL ||

@@ -43,8 +43,9 @@ struct sandbox_spec {
     struct json_t *metadata; /* owned reference to an object; NULL = empty */
     uint32_t disk;           /* enum wire_disk */
     uint64_t ttl_ms, idle_ms;
-    char from[WIRE_NAME_MAX];  /* key of the snapshot, "" = none … */
-    char shard[LINK_NAME_MAX]; /* … and the shard that has it; "" = any */
+    char from[WIRE_NAME_MAX];   /* key of the snapshot, "" = none … */
+    char shard[LINK_NAME_MAX];  /* … and the shard that has it; "" = any */
+    char origin[WIRE_NAME_MAX]; /* what the caller named: "snap_…", "run_…@5", "sb_…", or "" */
 };
 
 void sandbox_spec_done(struct sandbox_spec *spec);

@@ -38,7 +38,7 @@
 
 struct serve_options {
     const char *state, *listen, *user;
-    uint64_t port, grace_ms, queue, results, result_bytes, connections;
+    uint64_t port, grace_ms, queue, results, result_bytes, connections, snapshots, snapshot_bytes;
     bool verbose;
 };
 
@@ -50,6 +50,7 @@ struct serve {
     struct state_user user;
     struct http_options http;
     struct runs_options runs;
+    struct snapshots_options snapshots;
     struct loop_source signal_source;
     struct loop_timer timer; /* of the stage of stopping that it is in */
     bool flushing;
@@ -146,11 +147,18 @@ static void serve_room(void *arg) {
 
 static void serve_shard_ready(void *arg, struct link *l) {
     struct server *s = arg;
+    snapshots_ready(&s->snapshots, l);
     sandboxes_ready(&s->sandboxes, l);
+}
+
+static void serve_shard_down(void *arg, struct link *l) {
+    struct server *s = arg;
+    snapshots_down(&s->snapshots, l);
 }
 
 static void serve_shard_dead(void *arg, const char *name) {
     struct server *s = arg;
+    snapshots_dead(&s->snapshots, name);
     sandboxes_dead(&s->sandboxes, name);
 }
 
@@ -173,10 +181,15 @@ static int serve_core(struct serve *v, struct err *err) {
     sandboxes_init(&s->sandboxes, s->loop, &s->log, &s->links, &s->metrics, s->work);
     struct sandboxes_options sandboxes = {
         .queue_count = SERVE_SANDBOX_QUEUE, .loaded = serve_sandbox_loaded, .arg = s};
-    if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0)
+    snapshots_init(&s->snapshots, s->loop, &s->log, &s->links);
+    if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0 ||
+        snapshots_start(&s->snapshots, &v->snapshots, err) < 0)
         return -1;
-    struct links_watch watch = {
-        .room = serve_room, .ready = serve_shard_ready, .dead = serve_shard_dead, .arg = s};
+    struct links_watch watch = {.room = serve_room,
+                                .ready = serve_shard_ready,
+                                .down = serve_shard_down,
+                                .dead = serve_shard_dead,
+                                .arg = s};
     links_start(&s->links, s->loop, &s->log, &watch);
     return 0;
 }
@@ -295,6 +308,7 @@ static void serve_clean_up(struct serve *v) {
     work_free(s->work);
     runs_done(&s->runs);
     sandboxes_done(&s->sandboxes);
+    snapshots_done(&s->snapshots);
     links_stop(&s->links);
     auth_stop(&s->auth);
     loop_free(s->loop);
@@ -326,10 +340,13 @@ static int serve_main(const struct serve_options *opt) {
     v->lock = v->listener = v->signals = -1;
     v->signal_source.fd = -1;
     v->server.state.dir = -1;
+    v->server.snapshots.dir = -1;
     v->runs = (struct runs_options){.queue_count = opt->queue,
                                     .queue_bytes = 256 * SERVE_MIB,
                                     .keep_count = opt->results,
                                     .keep_bytes = opt->result_bytes};
+    v->snapshots =
+        (struct snapshots_options){.count = opt->snapshots, .bytes = opt->snapshot_bytes};
     log_init(&v->server.log, STDERR_FILENO, opt->verbose ? LOG_DEBUG : LOG_INFO, "pinfold-server");
     int rc = serve_set_up(v, &err);
     if (rc == 0) {
@@ -351,7 +368,9 @@ static int serve_run(int argc, char **argv) {
                               .queue = 10000,
                               .results = 1000,
                               .result_bytes = 128 * SERVE_MIB,
-                              .connections = 8192};
+                              .connections = 8192,
+                              .snapshots = 1000,
+                              .snapshot_bytes = 16 * 1024 * SERVE_MIB};
     const struct opt table[] = {
         {"state", 0, "DIR", OPT_STRING, &o.state, 0, 0, "the state directory (/var/lib/pinfold)"},
         {"listen", 0, "ADDRESS", OPT_STRING, &o.listen, 0, 0, "numeric address (127.0.0.1)"},
@@ -363,6 +382,10 @@ static int serve_run(int argc, char **argv) {
         {"results", 0, "N", OPT_U64, &o.results, 1, 1000000, "finished runs kept (1000)"},
         {"result-bytes", 0, "SIZE", OPT_BYTES, &o.result_bytes, 0, 0,
          "memory for their results (128M)"},
+        {"snapshots", 0, "N", OPT_U64, &o.snapshots, 0, 65536,
+         "snapshots of sandboxes and of steps kept (1000)"},
+        {"snapshot-bytes", 0, "SIZE", OPT_BYTES, &o.snapshot_bytes, 0, 0,
+         "what they may hold together (16G)"},
         {"connections", 0, "N", OPT_U64, &o.connections, 16, 1000000,
          "open connections at most (8192, or what the limit of open files allows)"},
         {"verbose", 'v', NULL, OPT_FLAG, &o.verbose, 0, 0, "log every run"},

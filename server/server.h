@@ -12,6 +12,7 @@
 #include "metrics.h"
 #include "runs.h"
 #include "sandboxes.h"
+#include "snapshots.h"
 #include "state.h"
 #include "work.h"
 
@@ -33,6 +34,7 @@ struct server {
     struct metrics metrics;
     struct runs runs;
     struct sandboxes sandboxes;
+    struct snapshots snapshots;
     struct work *work;
     struct http *http;
     bool draining;

@@ -40,7 +40,7 @@ static const struct request_field request_body_fields[] = {
     {NULL, NULL, 0},
 };
 
-static int request_read_network(struct request_ctx *ctx, json_t *value, enum request_network *out) {
+int request_network(struct request_ctx *ctx, json_t *value, enum request_network *out) {
     struct request_path at = {.key = "network"};
     const char *text;
     if (request_text(ctx, &at, value, REQUEST_STRING_MAX, &text) != 0)
@@ -65,7 +65,7 @@ static uint32_t request_end_on_bit(const char *word) {
     return 0;
 }
 
-static int request_read_end_on(struct request_ctx *ctx, json_t *value, struct run_request *out) {
+int request_end_on(struct request_ctx *ctx, json_t *value, struct run_request *out) {
     struct request_path at = {.key = "end_on"};
     if (!json_is_array(value))
         return request_wrong_type(ctx, &at, "an array of strings");
@@ -137,9 +137,9 @@ static int request_build(struct request_ctx *ctx, json_t *root, struct request_b
         return -1;
     if (request_setting(ctx, NULL, &body->command, &run->input, &run->env, &run->cwd) != 0)
         return -1;
-    if (body->network && request_read_network(ctx, body->network, &run->network) != 0)
+    if (body->network && request_network(ctx, body->network, &run->network) != 0)
         return -1;
-    if (body->end_on && request_read_end_on(ctx, body->end_on, run) != 0)
+    if (body->end_on && request_end_on(ctx, body->end_on, run) != 0)
         return -1;
     if (body->files &&
         request_files(ctx, &(struct request_path){.key = "files"}, body->files, run) != 0)
@@ -193,13 +193,20 @@ static int request_begins(const char *json, size_t len, struct api_error *error)
     return 0;
 }
 
-int request_decode(const char *json, size_t len, struct run_request *out, struct api_error *error) {
+json_t *request_parse(const char *json, size_t len, struct api_error *error) {
     json_error_t e;
     if (request_begins(json, len, error) != 0 || request_scan(json, len, error) != 0)
-        return -1;
+        return NULL;
     json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
     if (!root)
-        return request_json_error(json, len, &e, error);
+        request_json_error(json, len, &e, error);
+    return root;
+}
+
+int request_decode(const char *json, size_t len, struct run_request *out, struct api_error *error) {
+    json_t *root = request_parse(json, len, error);
+    if (!root)
+        return -1;
     struct request_ctx ctx = {.error = error};
     struct request_body body = {
         .run = {.policy = "default", .image = "host", .wait = true, .cwd = "/workspace"}};

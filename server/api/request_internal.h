@@ -29,6 +29,12 @@ int request_scan(const char *json, size_t len, struct api_error *error);
 /* The JSON pointer of the place that byte `position` is in, as far as it can be told. */
 void request_where(const char *json, size_t len, size_t position, char *field, size_t size);
 
+/* --- request.c ---------------------------------------------------------------------------------
+ */
+
+/* The body as a tree, or NULL with *error: it must be one JSON object. */
+json_t *request_parse(const char *json, size_t len, struct api_error *error);
+
 /* --- request_field.c: paths, errors, typed fields ----------------------------------------------
  */
 
@@ -119,6 +125,11 @@ int request_setting(struct request_ctx *ctx, const struct request_path *up,
 /* The array of steps. `merge_stderr` is the run's. */
 int request_steps(struct request_ctx *ctx, const struct request_path *at, json_t *value,
                   bool merge_stderr, struct run_request *out);
+
+/* The word of `network` (request.c). */
+int request_network(struct request_ctx *ctx, json_t *value, enum request_network *out);
+/* The array of words of `end_on` (request.c). */
+int request_end_on(struct request_ctx *ctx, json_t *value, struct run_request *out);
 
 /* --- request_env.c -----------------------------------------------------------------------------
  */

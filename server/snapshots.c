@@ -1,0 +1,324 @@
+#include "snapshots.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "id.h"
+#include "json_out.h"
+#include "store_file.h"
+#include "str.h"
+
+#define SNAPSHOTS_FILE_MAX ((size_t)64 * 1024)
+/* How long their shard is looked for. */
+#define SNAPSHOTS_SETTLE_MS 5000u
+
+void snapshots_init(struct snapshots *s, struct loop *loop, struct log *log, struct links *links) {
+    memset(s, 0, sizeof(*s));
+    s->loop = loop;
+    s->log = log;
+    s->links = links;
+    s->dir = -1;
+}
+
+void snapshots_done(struct snapshots *s) {
+    if (s->loop == NULL)
+        return;
+    loop_timer_stop(s->loop, &s->settle);
+    while (s->oldest != NULL) {
+        struct snapshot *snap = s->oldest;
+        s->oldest = snap->newer;
+        free(snap);
+    }
+    fd_close(&s->dir);
+}
+
+/* The table. */
+
+static uint32_t snapshots_hash(const char *id) {
+    uint32_t h = 2166136261u;
+    for (; *id != '\0'; id++)
+        h = (h ^ (unsigned char)*id) * 16777619u;
+    return h % SNAPSHOTS_BUCKETS;
+}
+
+struct snapshot *snapshots_find(const struct snapshots *s, const char *id) {
+    for (struct snapshot *x = s->buckets[snapshots_hash(id)]; x != NULL; x = x->hash_next)
+        if (strcmp(x->id, id) == 0)
+            return x;
+    return NULL;
+}
+
+static void snapshots_insert(struct snapshots *s, struct snapshot *snap) {
+    struct snapshot **bucket = &s->buckets[snapshots_hash(snap->id)];
+    struct snapshot *older = s->newest;
+    snap->hash_next = *bucket;
+    *bucket = snap;
+    while (older != NULL && older->created_ms > snap->created_ms)
+        older = older->older;
+    snap->older = older;
+    snap->newer = older != NULL ? older->newer : s->oldest;
+    if (snap->newer != NULL)
+        snap->newer->older = snap;
+    else
+        s->newest = snap;
+    if (older != NULL)
+        older->newer = snap;
+    else
+        s->oldest = snap;
+    s->count++;
+    s->bytes += snap->added_bytes;
+}
+
+static void snapshots_file_name(const char *id, char *out, size_t size) {
+    snprintf(out, size, "%s.json", id);
+}
+
+static void snapshots_forget(struct snapshots *s, struct snapshot *snap) {
+    char file[SANDBOX_ID_SIZE + 8];
+    struct snapshot **at = &s->buckets[snapshots_hash(snap->id)];
+    while (*at != snap)
+        at = &(*at)->hash_next;
+    *at = snap->hash_next;
+    if (snap->newer != NULL)
+        snap->newer->older = snap->older;
+    else
+        s->newest = snap->older;
+    if (snap->older != NULL)
+        snap->older->newer = snap->newer;
+    else
+        s->oldest = snap->newer;
+    s->count--;
+    s->bytes -= snap->added_bytes;
+    snapshots_file_name(snap->id, file, sizeof(file));
+    if (!snap->step)
+        (void)unlinkat(s->dir, file, 0);
+    free(snap);
+}
+
+void snapshots_remove(struct snapshots *s, struct snapshot *snap) {
+    struct link *l = links_find(s->links, snap->shard);
+    if (l != NULL)
+        link_drop_snapshot(l, snap->id);
+    snapshots_forget(s, snap); /* a shard that is away hears of it when it is back */
+}
+
+/* New ones. */
+
+int snapshots_begin(struct snapshots *s, char id[SANDBOX_ID_SIZE], struct api_error *error) {
+    struct err err;
+    err_clear(&err);
+    if (s->count + s->pending >= s->options.count)
+        return api_error_set(error, 429, "quota", NULL,
+                             "The server keeps %zu snapshots, which is as many as it may "
+                             "(--snapshots). Delete some.",
+                             s->options.count);
+    if (s->bytes >= s->options.bytes)
+        return api_error_set(error, 429, "quota", NULL,
+                             "The snapshots hold %" PRIu64 " bytes; the server may keep %" PRIu64
+                             " (--snapshot-bytes). Delete some.",
+                             s->bytes, s->options.bytes);
+    if (id_make(id, SANDBOX_ID_SIZE, SNAPSHOTS_PREFIX, &err) < 0) {
+        log_err(s->log, LOG_ERROR, "snapshot_not_made", &err);
+        return api_error_memory(error);
+    }
+    s->pending++;
+    return 0;
+}
+
+void snapshots_give_up(struct snapshots *s) {
+    s->pending--;
+}
+
+static json_t *snapshots_encode(const struct snapshot *x) {
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "version", 1,
+                     "owner", x->owner, "shard", x->shard, "image", x->image, "policy", x->policy,
+                     "source", x->source, "name", x->name, "disk", (json_int_t)x->disk, "bytes",
+                     (json_int_t)x->bytes, "files", (json_int_t)x->files, "added_bytes",
+                     (json_int_t)x->added_bytes, "created_at", (json_int_t)x->created_ms);
+}
+
+static void snapshots_write(struct snapshots *s, const struct snapshot *snap) {
+    char file[SANDBOX_ID_SIZE + 8];
+    struct err err;
+    err_clear(&err);
+    json_t *root = snapshots_encode(snap);
+    snapshots_file_name(snap->id, file, sizeof(file));
+    if (store_file_write(s->dir, file, root, &err) < 0)
+        log_err(s->log, LOG_ERROR, "snapshot_not_written", &err);
+    json_decref(root);
+}
+
+struct snapshot *snapshots_add(struct snapshots *s, const struct snapshot *info,
+                               const struct wire_done *done) {
+    struct snapshot *snap = malloc(sizeof(*snap));
+    s->pending--;
+    if (snap == NULL) {
+        struct link *l = links_find(s->links, info->shard);
+        if (l != NULL)
+            link_drop_snapshot(l, info->id);
+        return NULL;
+    }
+    *snap = *info;
+    snap->bytes = done->bytes;
+    snap->files = done->files;
+    snap->added_bytes = done->added_bytes;
+    snap->created_ms = clock_real_ms();
+    snap->settled = true;
+    snapshots_insert(s, snap);
+    if (!snap->step)
+        snapshots_write(s, snap);
+    return snap;
+}
+
+/* Shards come and go. */
+
+static void snapshots_missing(void *arg) {
+    struct snapshots *s = arg;
+    struct snapshot *older;
+    bool again = false;
+    for (struct snapshot *x = s->newest; x != NULL; x = older) {
+        older = x->older;
+        const struct link *l = links_find(s->links, x->shard);
+        if (x->settled)
+            continue;
+        if (l != NULL && l->state != LINK_CLOSED)
+            again = true; /* it is being greeted */
+        else
+            snapshots_forget(s, x);
+    }
+    if (again)
+        loop_timer_at(s->loop, &s->settle, clock_mono_ns() + SNAPSHOTS_SETTLE_MS * CLOCK_NS_PER_MS,
+                      snapshots_missing, s, NULL);
+}
+
+static void snapshots_settle_later(struct snapshots *s) {
+    loop_timer_at(s->loop, &s->settle, clock_mono_ns() + SNAPSHOTS_SETTLE_MS * CLOCK_NS_PER_MS,
+                  snapshots_missing, s, NULL);
+}
+
+void snapshots_ready(struct snapshots *s, struct link *l) {
+    for (size_t i = 0; i < l->kept_snapshots.count; i++) {
+        const struct wire_kept *kept = &l->kept_snapshots.items[i];
+        struct snapshot *x = snapshots_find(s, kept->key);
+        if (x != NULL && strcmp(x->shard, l->name) == 0)
+            x->settled = true;
+        else
+            link_drop_snapshot(l, kept->key);
+    }
+    struct snapshot *older;
+    for (struct snapshot *x = s->newest; x != NULL; x = older) {
+        older = x->older;
+        if (!x->settled && strcmp(x->shard, l->name) == 0)
+            snapshots_forget(s, x);
+    }
+}
+
+void snapshots_down(struct snapshots *s, const struct link *l) {
+    for (struct snapshot *x = s->newest; x != NULL; x = x->older)
+        if (strcmp(x->shard, l->name) == 0)
+            x->settled = false;
+    snapshots_settle_later(s);
+}
+
+void snapshots_dead(struct snapshots *s, const char *shard) {
+    struct snapshot *older;
+    for (struct snapshot *x = s->newest; x != NULL; x = older) {
+        older = x->older;
+        if (!x->settled && strcmp(x->shard, shard) == 0)
+            snapshots_forget(s, x);
+    }
+}
+
+/* Start. */
+
+static bool snapshots_text(const json_t *root, const char *key, char *dst, size_t size) {
+    const char *text = json_string_value(json_object_get(root, key));
+    return text != NULL && str_copy(dst, size, text);
+}
+
+static bool snapshots_number(const json_t *root, const char *key, uint64_t *out) {
+    const json_t *v = json_object_get(root, key);
+    if (!json_is_integer(v) || json_integer_value(v) < 0)
+        return false;
+    *out = (uint64_t)json_integer_value(v);
+    return true;
+}
+
+static bool snapshots_decode(const json_t *root, struct snapshot *x) {
+    uint64_t disk = 0;
+    bool well = snapshots_text(root, "owner", x->owner, sizeof(x->owner)) &&
+                snapshots_text(root, "shard", x->shard, sizeof(x->shard)) &&
+                snapshots_text(root, "image", x->image, sizeof(x->image)) &&
+                snapshots_text(root, "policy", x->policy, sizeof(x->policy)) &&
+                snapshots_text(root, "source", x->source, sizeof(x->source)) &&
+                snapshots_text(root, "name", x->name, sizeof(x->name)) &&
+                snapshots_number(root, "disk", &disk) && disk <= WIRE_DISK_FILE &&
+                snapshots_number(root, "bytes", &x->bytes) &&
+                snapshots_number(root, "files", &x->files) &&
+                snapshots_number(root, "added_bytes", &x->added_bytes) &&
+                snapshots_number(root, "created_at", &x->created_ms);
+    x->disk = (uint32_t)disk;
+    return well;
+}
+
+static void snapshots_load(struct snapshots *s, const char *file) {
+    struct err err;
+    err_clear(&err);
+    struct snapshot *x = calloc(1, sizeof(*x));
+    size_t len = strlen(file);
+    json_t *root = NULL;
+    if (x != NULL && len > 5 && len - 5 < sizeof(x->id) && strcmp(file + len - 5, ".json") == 0) {
+        memcpy(x->id, file, len - 5);
+        if (id_is(x->id, SNAPSHOTS_PREFIX))
+            root = store_file_read(s->dir, file, SNAPSHOTS_FILE_MAX, &err);
+    }
+    if (root != NULL && snapshots_decode(root, x)) {
+        snapshots_insert(s, x);
+    } else {
+        (void)unlinkat(s->dir, file, 0);
+        free(x);
+    }
+    json_decref(root);
+}
+
+int snapshots_start(struct snapshots *s, const struct snapshots_options *options, struct err *err) {
+    s->options = *options;
+    if (mkdir(SNAPSHOTS_DIR, 0700) < 0 && errno != EEXIST)
+        return err_sys(err, "making " SNAPSHOTS_DIR);
+    s->dir = open(SNAPSHOTS_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = s->dir >= 0 ? opendir(SNAPSHOTS_DIR) : NULL;
+    if (dir == NULL)
+        return err_sys(err, "reading " SNAPSHOTS_DIR);
+    const struct dirent *e;
+    while ((e = readdir(dir)) != NULL)
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
+            snapshots_load(s, e->d_name);
+    closedir(dir);
+    if (s->count > 0)
+        snapshots_settle_later(s);
+    return 0;
+}
+
+void snapshots_write_json(struct json_out *j, const char *key, const struct snapshot *snap) {
+    json_out_open(j, key, '{');
+    json_out_str(j, "id", snap->id);
+    json_out_str(j, "name", snap->name);
+    json_out_u64(j, "bytes", snap->bytes);
+    json_out_u64(j, "files", snap->files);
+    json_out_u64(j, "added_bytes", snap->added_bytes);
+    json_out_u64(j, "created_at", snap->created_ms);
+    json_out_str(j, "sandbox", snap->source);
+    json_out_str(j, "image", snap->image);
+    json_out_str(j, "disk", snap->disk == WIRE_DISK_FILE ? "file" : "memory");
+    json_out_close(j, '}');
+}

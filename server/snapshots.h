@@ -1,0 +1,80 @@
+/* Snapshots that users can name: what the server knows of them. What is in them is with the runner
+ * shard that made them, under the id as the key.
+ *
+ * On disk: STATE/server/snapshots/ID.json, read at start and matched with what the shard kept. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "api_error.h"
+#include "links.h"
+#include "log.h"
+#include "loop.h"
+#include "sandbox_request.h"
+#include "sandboxes.h"
+
+#define SNAPSHOTS_DIR "server/snapshots"
+#define SNAPSHOTS_BUCKETS 4096u
+#define SNAPSHOTS_PREFIX "snap_"
+
+struct snapshot {
+    char id[SANDBOX_ID_SIZE]; /* and the runner's key */
+    char owner[SANDBOX_OWNER_SIZE];
+    char shard[LINK_NAME_MAX];
+    char image[WIRE_NAME_MAX], policy[WIRE_NAME_MAX];
+    char source[SANDBOX_ID_SIZE]; /* of what: a sandbox or a run */
+    char name[SANDBOX_REQUEST_NAME_MAX + 1];
+    uint32_t disk; /* enum wire_disk */
+    bool step;     /* of a run: known by the run alone, and not written down */
+    uint64_t bytes, files, added_bytes;
+    uint64_t created_ms;
+
+    bool settled; /* its shard is there and has it */
+    struct snapshot *hash_next, *newer, *older;
+};
+
+struct snapshots_options {
+    size_t count;   /* at most, those of steps included */
+    uint64_t bytes; /* of what they hold that others do not */
+};
+
+struct snapshots {
+    struct loop *loop; /* borrowed, as are log and links */
+    struct log *log;
+    struct links *links;
+    struct snapshots_options options;
+    struct snapshot *buckets[SNAPSHOTS_BUCKETS];
+    struct snapshot *newest, *oldest;
+    size_t count, pending;
+    uint64_t bytes;
+    int dir;
+    struct loop_timer settle;
+};
+
+void snapshots_init(struct snapshots *s, struct loop *loop, struct log *log, struct links *links);
+/* Reads the state directory. Before links_start(). */
+int snapshots_start(struct snapshots *s, const struct snapshots_options *options, struct err *err);
+void snapshots_done(struct snapshots *s);
+
+/* What links.h tells: matches what the shard kept; drops what nobody knows. */
+void snapshots_ready(struct snapshots *s, struct link *l);
+void snapshots_down(struct snapshots *s, const struct link *l);
+void snapshots_dead(struct snapshots *s, const char *shard);
+
+/* Names a snapshot and holds a place for it until snapshots_add() or snapshots_give_up(). -1:
+ * *error is 429, with the quota that is used up. */
+int snapshots_begin(struct snapshots *s, char id[SANDBOX_ID_SIZE], struct api_error *error);
+void snapshots_give_up(struct snapshots *s);
+/* The runner has made it: `info` (but for what is private) and what DONE said. NULL when memory is
+ * short; the runner's is then dropped. */
+struct snapshot *snapshots_add(struct snapshots *s, const struct snapshot *info,
+                               const struct wire_done *done);
+/* -> borrowed, or NULL. */
+struct snapshot *snapshots_find(const struct snapshots *s, const char *id);
+/* Forgets it here and at the runner. */
+void snapshots_remove(struct snapshots *s, struct snapshot *snap);
+
+struct json_out;
+void snapshots_write_json(struct json_out *j, const char *key, const struct snapshot *snap);
