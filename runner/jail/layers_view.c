@@ -129,7 +129,7 @@ static int layers_view_clone(const struct layers_work *w, uint32_t i, struct err
     if (w->req.fs[i].mapped || (i == 0 && w->req.in_file)) {
         struct mount_attr attr = {
             .attr_set = MOUNT_ATTR_IDMAP,
-            .userns_fd = (uint64_t)w->fd[LAYERS_FD_USER],
+            .userns_fd = (unsigned)w->fd[LAYERS_FD_USER],
         };
         if (mount_setattr(tree, "", AT_EMPTY_PATH, &attr, sizeof attr) != 0) {
             return err_sys(err, "map the ids of a mount");

@@ -60,3 +60,27 @@ int layers_view_ids(uint32_t id, uint64_t caps, struct err *err);
 /* A directory "kind/number" of the own file system. */
 int layers_view_dir(const struct layers_work *w, const char *kind, uint32_t number,
                     struct err *err);
+
+/* ---- layers_disk.c ---- */
+
+/* Makes a file system of this size in a file that has no name, and mounts it. -> detached mount */
+int layers_disk_make(const struct layers_work *w, struct err *err);
+
+/* ---- layers_switch.c: changing what a jail writes to ---- */
+
+/* The live directory becomes layer `layer`, and live_next takes its place. 0, 1 = in use (nothing
+ * has changed), -1. */
+int layers_switch_snapshot(struct layers_work *w, struct err *err);
+/* live_next over the layers of the request takes the place of the live directory, whoever has it
+ * open. */
+int layers_switch_restore(struct layers_work *w, struct err *err);
+/* The directories of a new file system take the places of those of process 1. */
+int layers_switch_plain(struct layers_work *w, struct err *err);
+/* Does a command or a file operation have something open? 1, 0, -1. Leaves the worker in the mount
+ * namespace of the jail. */
+int layers_switch_busy(const struct layers_work *w, struct err *err);
+
+/* ---- layers_probe.c ---- */
+
+int layers_probe_snapshots(struct layers_work *w, struct err *err);
+int layers_probe_files(struct layers_work *w, struct err *err);
