@@ -61,6 +61,21 @@ void api_events_stream(struct server *s, struct http_req *req, struct run *run);
 void api_raw_stdout(struct server *s, struct http_req *req, const struct route_args *args);
 void api_raw_stderr(struct server *s, struct http_req *req, const struct route_args *args);
 
+/* api_files.c, api_files_get.c, api_files_put.c, api_files_list.c, api_files_watch.c: files of a
+ * sandbox. */
+void api_files_stat(struct server *s, struct http_req *req, const struct route_args *args);
+void api_files_delete(struct server *s, struct http_req *req, const struct route_args *args);
+void api_files_mkdir(struct server *s, struct http_req *req, const struct route_args *args);
+void api_files_move(struct server *s, struct http_req *req, const struct route_args *args);
+void api_files_get(struct server *s, struct http_req *req, const struct route_args *args);
+void api_files_put(struct server *s, struct http_req *req, const struct route_args *args);
+void api_files_list(struct server *s, struct http_req *req, const struct route_args *args);
+void api_files_watch(struct server *s, struct http_req *req, const struct route_args *args);
+
+/* api_archive_get.c, api_archive_put.c: trees of files as tar. */
+void api_archive_get(struct server *s, struct http_req *req, const struct route_args *args);
+void api_archive_put(struct server *s, struct http_req *req, const struct route_args *args);
+
 /* api_policies.c */
 void api_policies_list(struct server *s, struct http_req *req, const struct route_args *args);
 void api_policies_get(struct server *s, struct http_req *req, const struct route_args *args);

@@ -297,6 +297,10 @@ uint64_t sandbox_epoch(const struct sandbox *sb) {
     return sb->epoch;
 }
 
+struct loop *sandbox_loop(const struct sandbox *sb) {
+    return sb->all->loop;
+}
+
 uint64_t sandbox_created_ms(const struct sandbox *sb) {
     return sb->created_ms;
 }

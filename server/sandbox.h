@@ -103,7 +103,8 @@ int sandbox_boundary(struct sandbox *sb, void (*done)(void *arg, int code), void
                      struct err *err);
 
 /* Modules keep what they know of a sandbox here: freed with it. */
-enum sandbox_part { SANDBOX_EXECS, SANDBOX_SYNC, SANDBOX_FILES, SANDBOX_PARTS };
+/* In this order they are freed: what has operations running in SANDBOX_FILES is told by it. */
+enum sandbox_part { SANDBOX_FILES, SANDBOX_EXECS, SANDBOX_SYNC, SANDBOX_PARTS };
 struct sandbox_part_ops {
     void (*free)(void *part);
     /* The server comes back: the sandbox was adopted; the executions that the runner kept are in

@@ -37,6 +37,7 @@ struct server {
     struct snapshots snapshots;
     struct work *work;
     struct http *http;
+    unsigned unpacking; /* archives that are being unpacked: each has a thread */
     bool draining;
     void (*quiet)(void *arg); /* while draining: no request is open any more */
     void *quiet_arg;
