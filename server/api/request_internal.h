@@ -104,6 +104,7 @@ int request_blob(struct request_ctx *ctx, const struct request_path *up,
 
 request_reader request_run_limits;  /* struct request_limits * */
 request_reader request_step_limits; /* the same, only those that a step may set */
+request_reader request_exec_limits; /* the same, of an execution in a sandbox */
 
 /* --- request_step.c ----------------------------------------------------------------------------
  */
@@ -122,6 +123,9 @@ int request_program(struct request_ctx *ctx, const struct request_path *up,
 int request_setting(struct request_ctx *ctx, const struct request_path *up,
                     const struct request_command *c, struct request_bytes *input,
                     struct request_env *env, const char **cwd);
+/* The name of step `index`; value NULL: one is made. */
+int request_step_name(struct request_ctx *ctx, const struct request_path *up, json_t *value,
+                      size_t index, const char **name);
 /* The array of steps. `merge_stderr` is the run's. */
 int request_steps(struct request_ctx *ctx, const struct request_path *at, json_t *value,
                   bool merge_stderr, struct run_request *out);

@@ -25,8 +25,9 @@ static int request_unknown_limit(struct request_ctx *ctx, const struct request_p
     return request_unknown(ctx, at, names);
 }
 
+/* `whole`: of what it is a part, NULL = it may set all of them. */
 static int request_read_limits(struct request_ctx *ctx, const struct request_path *at,
-                               json_t *value, bool of_step, struct request_limits *out) {
+                               json_t *value, const char *whole, struct request_limits *out) {
     if (!json_is_object(value))
         return request_wrong_type(ctx, at, "an object");
     for (void *it = json_object_iter(value); it; it = json_object_iter_next(value, it)) {
@@ -35,9 +36,10 @@ static int request_read_limits(struct request_ctx *ctx, const struct request_pat
         if (id < 0)
             return request_unknown_limit(ctx, &here);
         const struct limit_info *info = limit_info((enum limit_id)id);
-        if (of_step && !info->per_step)
+        if (whole != NULL && !info->per_step)
             return request_fail(ctx, &here, 400, "conflict",
-                                "belongs to the whole run: set it in the run's limits.");
+                                "belongs to the whole %s: set it in the %s's limits.", whole,
+                                whole);
         if (request_limit(ctx, &here, json_object_iter_value(it), info, &out->values.v[id]) != 0)
             return -1;
         out->set[id] = true;
@@ -47,10 +49,15 @@ static int request_read_limits(struct request_ctx *ctx, const struct request_pat
 
 int request_run_limits(struct request_ctx *ctx, const struct request_path *at, json_t *value,
                        void *slot) {
-    return request_read_limits(ctx, at, value, false, slot);
+    return request_read_limits(ctx, at, value, NULL, slot);
 }
 
 int request_step_limits(struct request_ctx *ctx, const struct request_path *at, json_t *value,
                         void *slot) {
-    return request_read_limits(ctx, at, value, true, slot);
+    return request_read_limits(ctx, at, value, "run", slot);
+}
+
+int request_exec_limits(struct request_ctx *ctx, const struct request_path *at, json_t *value,
+                        void *slot) {
+    return request_read_limits(ctx, at, value, "sandbox", slot);
 }

@@ -129,8 +129,8 @@ static int request_printable(const char *text) {
     return count;
 }
 
-static int request_step_name(struct request_ctx *ctx, const struct request_path *up, json_t *value,
-                             size_t index, const char **name) {
+int request_step_name(struct request_ctx *ctx, const struct request_path *up, json_t *value,
+                      size_t index, const char **name) {
     struct request_path at = {.up = up, .key = "name"};
     if (!value) {
         char *text = request_alloc(ctx, 16, 1);

@@ -1,0 +1,233 @@
+#include "spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "str.h"
+
+/* Holes are whole pages: the kernel writes zeros into parts of them. */
+#define SPOOL_PAGE ((uint64_t)4096)
+#define SPOOL_PROBE_NAME ".spool-probe"
+#define SPOOL_PROBE_CAP 65536u
+
+void spool_init(struct spool *s, int dir, uint64_t cap) {
+    memset(s, 0, sizeof(*s));
+    s->dir = dir;
+    s->fd = -1;
+    s->head_max = cap / 2;
+    s->tail_keep = cap - cap / 2;
+}
+
+void spool_done(struct spool *s) {
+    fd_close(&s->fd);
+}
+
+bool spool_has_file(const struct spool *s) {
+    return s->name[0] != '\0';
+}
+
+int spool_create(struct spool *s, const char *name, struct err *err) {
+    int fd = openat(s->dir, name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_sys(err, "making the spool %s", name);
+    str_copy(s->name, sizeof(s->name), name);
+    s->fd = fd;
+    s->total = 0;
+    s->gone = 0;
+    return 0;
+}
+
+static int spool_open(struct spool *s, struct err *err) {
+    if (s->fd >= 0)
+        return 0;
+    int fd = openat(s->dir, s->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(err, "opening the spool %s", s->name);
+    s->fd = fd;
+    return 0;
+}
+
+int spool_load(struct spool *s, const char *name, struct err *err) {
+    struct stat st;
+    struct spool loaded = *s;
+    str_copy(loaded.name, sizeof(loaded.name), name);
+    if (spool_open(&loaded, err) < 0)
+        return -1;
+    if (fstat(loaded.fd, &st) < 0 || !S_ISREG(st.st_mode)) {
+        err_set(err, ERR_STATE, 0, "the spool %s is not a file", name);
+        fd_close(&loaded.fd);
+        return -1;
+    }
+    loaded.total = (uint64_t)st.st_size;
+    loaded.gone = 0;
+    if (loaded.total > loaded.head_max) {
+        /* The page in which the head ends holds data in any case. */
+        uint64_t from = (loaded.head_max + SPOOL_PAGE - 1) / SPOOL_PAGE * SPOOL_PAGE;
+        off_t data = from < loaded.total ? lseek(loaded.fd, (off_t)from, SEEK_DATA) : (off_t)from;
+        if (data < 0)
+            data = st.st_size; /* ENXIO: a hole up to the end */
+        loaded.gone = (uint64_t)data > from ? (uint64_t)data : 0;
+    }
+    *s = loaded;
+    return 0;
+}
+
+void spool_rest(struct spool *s) {
+    fd_close(&s->fd);
+}
+
+void spool_remove(struct spool *s) {
+    fd_close(&s->fd);
+    if (s->name[0] != '\0')
+        (void)unlinkat(s->dir, s->name, 0);
+    s->name[0] = '\0';
+}
+
+/* Gives back what lies between the head and the last `keep` bytes. */
+static void spool_punch(struct spool *s, uint64_t keep) {
+    uint64_t from = s->gone > s->head_max ? s->gone : s->head_max;
+    uint64_t to = s->total > keep ? s->total - keep : 0;
+    from = (from + SPOOL_PAGE - 1) / SPOOL_PAGE * SPOOL_PAGE;
+    to = to / SPOOL_PAGE * SPOOL_PAGE;
+    if (to <= from || s->fd < 0)
+        return;
+    /* Said to be gone also should it fail: nobody may rely on it. */
+    (void)fallocate(s->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)from,
+                    (off_t)(to - from));
+    s->gone = to;
+}
+
+static void spool_bound(struct spool *s) {
+    uint64_t keep = s->tail_keep > SPOOL_TAIL_MIN ? s->tail_keep : SPOOL_TAIL_MIN;
+    uint64_t from = s->gone > s->head_max ? s->gone : s->head_max;
+    if (s->total > from && s->total - from >= 2 * keep)
+        spool_punch(s, keep);
+}
+
+ssize_t spool_take(struct spool *s, int pipe, size_t max, struct err *err) {
+    if (spool_open(s, err) < 0)
+        return -1;
+    off_t at = (off_t)s->total;
+    ssize_t n;
+    do
+        n = splice(pipe, NULL, s->fd, &at, max, SPLICE_F_NONBLOCK | SPLICE_F_MOVE);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return err_sys(err, "moving output into the spool %s", s->name);
+    s->total += (uint64_t)n;
+    spool_bound(s);
+    return n;
+}
+
+int spool_put(struct spool *s, const void *data, size_t len, struct err *err) {
+    const char *from = data;
+    if (spool_open(s, err) < 0)
+        return -1;
+    while (len > 0) {
+        ssize_t n = pwrite(s->fd, from, len, (off_t)s->total);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return err_sys(err, "writing to the spool %s", s->name);
+        s->total += (uint64_t)n;
+        from += n;
+        len -= (size_t)n;
+    }
+    spool_bound(s);
+    return 0;
+}
+
+void spool_finish(struct spool *s) {
+    if (spool_has_file(s) && s->total > s->head_max + s->tail_keep && spool_open(s, NULL) == 0)
+        spool_punch(s, s->tail_keep);
+}
+
+int spool_cut(struct spool *s, uint64_t total, struct err *err) {
+    if (s->total <= total)
+        return 0;
+    if (spool_open(s, err) < 0)
+        return -1;
+    if (ftruncate(s->fd, (off_t)total) < 0)
+        return err_sys(err, "cutting the spool %s", s->name);
+    s->total = total;
+    return 0;
+}
+
+bool spool_has(const struct spool *s, uint64_t offset, uint64_t len) {
+    uint64_t end = offset + len;
+    if (end < offset || end > s->total)
+        return false;
+    return s->gone <= s->head_max || end <= s->head_max || offset >= s->gone;
+}
+
+int spool_read(struct spool *s, uint64_t offset, void *data, size_t len, struct err *err) {
+    char *to = data;
+    bool inside = s->host != NULL;
+    if (len == 0)
+        return 0;
+    if (!spool_has(s, offset, len))
+        return err_set(err, ERR_STATE, 0, "reading from the spool %s what is not there", s->name);
+    if (!inside && spool_open(s, err) < 0)
+        return -1;
+    int fd = inside ? *s->host : s->fd;
+    uint64_t at = inside ? s->host_at + offset : offset;
+    while (len > 0) {
+        ssize_t n = pread(fd, to, len, (off_t)at);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(err, "reading the spool %s", s->name);
+        if (n == 0)
+            return err_set(err, ERR_STATE, 0, "the spool %s is shorter than it was", s->name);
+        to += n;
+        at += (uint64_t)n;
+        len -= (size_t)n;
+    }
+    return 0;
+}
+
+void spool_kept(const struct spool *s, uint64_t *head, uint64_t *tail) {
+    *head = s->total < s->head_max ? s->total : s->head_max;
+    *tail = s->total - *head < s->tail_keep ? s->total - *head : s->tail_keep;
+}
+
+uint64_t spool_bytes(const struct spool *s) {
+    uint64_t hole = s->gone > s->head_max ? s->gone - s->head_max : 0;
+    return s->total - hole;
+}
+
+static int spool_try(struct spool *s, struct err *err) {
+    char block[4096];
+    struct stat st;
+    memset(block, 'x', sizeof(block));
+    for (uint64_t i = 0; i < 4 * SPOOL_TAIL_MIN / sizeof(block); i++)
+        if (spool_put(s, block, sizeof(block), err) < 0)
+            return -1;
+    spool_finish(s);
+    struct spool again;
+    spool_init(&again, s->dir, SPOOL_PROBE_CAP);
+    if (spool_load(&again, s->name, err) < 0)
+        return -1;
+    bool same = again.gone == s->gone && again.total == s->total && fstat(again.fd, &st) == 0 &&
+                (uint64_t)st.st_blocks * 512 <= 2 * SPOOL_PROBE_CAP;
+    spool_done(&again);
+    return same ? 0
+                : err_set(err, ERR_STATE, EOPNOTSUPP,
+                          "the file system of the state directory cannot give back the middle of a "
+                          "file (FALLOC_FL_PUNCH_HOLE); use ext4, xfs, btrfs or tmpfs");
+}
+
+int spool_probe(int dir, struct err *err) {
+    struct spool s;
+    spool_init(&s, dir, SPOOL_PROBE_CAP);
+    if (spool_create(&s, SPOOL_PROBE_NAME, err) < 0)
+        return -1;
+    int rc = spool_try(&s, err);
+    spool_remove(&s);
+    return rc;
+}
