@@ -52,7 +52,7 @@ static const char *answer_step_state(const struct run_step *step) {
     return names[step->state];
 }
 
-static void answer_usage(struct json_out *j, const struct wire_usage *u) {
+void answer_usage(struct json_out *j, const struct wire_usage *u) {
     json_out_open(j, "usage", '{');
     json_out_u64(j, "wall_ms", u->wall_ns / CLOCK_NS_PER_MS);
     json_out_u64(j, "cpu_user_ms", u->cpu_user_ns / CLOCK_NS_PER_MS);
@@ -80,7 +80,7 @@ static void answer_end_exit(struct json_out *j, const struct step_end *end) {
     json_out_close(j, '}');
 }
 
-static void answer_end(struct json_out *j, const struct step_end *end) {
+void answer_end(struct json_out *j, const struct step_end *end) {
     if (end->cause == CAUSE_EXIT && end->exit_code >= 0 && end->signal == 0 && end->limit == 0) {
         answer_end_exit(j, end);
         return;
@@ -111,13 +111,13 @@ static void answer_stream(struct json_out *j, const char *const keys[4], const s
     json_out_u64(j, keys[3], text.omitted);
 }
 
-static void answer_outputs(struct json_out *j, const struct run_step *step) {
-    static const char *const out[4] = {"stdout", "stdout_encoding", "stdout_bytes",
-                                       "stdout_omitted"};
-    static const char *const err[4] = {"stderr", "stderr_encoding", "stderr_bytes",
-                                       "stderr_omitted"};
-    answer_stream(j, out, &step->out.capture);
-    answer_stream(j, err, &step->err.capture);
+void answer_outputs(struct json_out *j, const struct capture *out, const struct capture *err) {
+    static const char *const out_keys[4] = {"stdout", "stdout_encoding", "stdout_bytes",
+                                            "stdout_omitted"};
+    static const char *const err_keys[4] = {"stderr", "stderr_encoding", "stderr_bytes",
+                                            "stderr_omitted"};
+    answer_stream(j, out_keys, out);
+    answer_stream(j, err_keys, err);
 }
 
 static void answer_step_limits(struct json_out *j, const struct run *run,
@@ -137,7 +137,7 @@ static void answer_step(struct json_out *j, const struct run *run, size_t index)
     json_out_bool(j, "ok", step->ok);
     if (step->state == RUN_STEP_DONE) {
         answer_end(j, &step->end);
-        answer_outputs(j, step);
+        answer_outputs(j, &step->out.capture, &step->err.capture);
         answer_usage(j, &step->usage);
     }
     if (memcmp(&step->limits, &run->limits, sizeof(run->limits)) != 0)
@@ -180,12 +180,12 @@ static void answer_file(struct json_out *j, const struct run *run, const struct 
     json_out_close(j, '}');
 }
 
-static void answer_limits(struct json_out *j, const struct run *run) {
+void answer_limits(struct json_out *j, const struct limits_effective *limits) {
     json_out_open(j, "limits", '{');
     for (int i = 0; i < LIMIT_COUNT; i++) {
         json_out_open(j, limit_info((enum limit_id)i)->name, '{');
-        json_out_u64(j, "value", run->limits.values.v[i]);
-        json_out_str(j, "from", limits_from_name(run->limits.from[i]));
+        json_out_u64(j, "value", limits->values.v[i]);
+        json_out_str(j, "from", limits_from_name(limits->from[i]));
         json_out_close(j, '}');
     }
     json_out_close(j, '}');
@@ -237,7 +237,7 @@ static void answer_failed_step(struct json_out *j, const struct run *run) {
         json_out_null(j, "failed_step");
 }
 
-static void answer_end_on(struct json_out *j, uint32_t mask) {
+void answer_end_on(struct json_out *j, uint32_t mask) {
     json_out_open(j, "end_on", '[');
     if (mask & END_ON_OUTPUT)
         json_out_str(j, NULL, "output");
@@ -279,7 +279,7 @@ int answer_encode(const struct run *run, size_t position, struct buf *out, struc
     for (size_t i = 0; i < run->file_count; i++)
         answer_file(&j, run, &run->files[i]);
     json_out_close(&j, ']');
-    answer_limits(&j, run);
+    answer_limits(&j, &run->limits);
     answer_end_on(&j, run->end_on);
     answer_hex(sha256, run->policy.sha256, sizeof(run->policy.sha256));
     json_out_open(&j, "policy", '{');
@@ -323,7 +323,7 @@ static void answer_event_head(struct json_out *j, uint64_t seq, const char *type
     json_out_u64(j, "step", step);
 }
 
-static int answer_event_close(struct json_out *j, struct err *err) {
+int answer_event_close(struct json_out *j, struct err *err) {
     json_out_close(j, '}');
     if (json_out_end(j, err) < 0)
         return -1;

@@ -27,6 +27,17 @@ int answer_encode(const struct run *run, size_t position, struct buf *out, struc
 /* {"id", "state", "ok", "created_at", "policy", "steps", "failed_step"}: for listings. */
 int answer_encode_summary(const struct run *run, struct buf *out, struct err *err);
 
+/* Parts that the answers of runs and of executions have alike: "usage", "end", both outputs,
+ * "limits", "end_on". */
+struct json_out;
+void answer_usage(struct json_out *j, const struct wire_usage *u);
+void answer_end(struct json_out *j, const struct step_end *end);
+void answer_outputs(struct json_out *j, const struct capture *out, const struct capture *err);
+void answer_limits(struct json_out *j, const struct limits_effective *limits);
+void answer_end_on(struct json_out *j, uint32_t mask);
+/* Ends an event and its line. */
+int answer_event_close(struct json_out *j, struct err *err);
+
 /* Appends the events after w->after as lines, about `want` bytes of them, and moves the watcher on.
  * Returns 1 when the last event of the run was among them or before, else 0; -1 when memory is
  * short. */

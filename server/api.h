@@ -95,3 +95,17 @@ void openapi_get(struct server *s, struct http_req *req, const struct route_args
  * of `b`, which is empty afterwards. */
 struct buf;
 void api_reply_buf(struct http_req *req, int status, const char *type, struct buf *b, int rc);
+
+/* api_exec.c */
+void api_exec_create(struct server *s, struct http_req *req, const struct route_args *args);
+void api_exec_list(struct server *s, struct http_req *req, const struct route_args *args);
+void api_exec_get(struct server *s, struct http_req *req, const struct route_args *args);
+void api_exec_delete(struct server *s, struct http_req *req, const struct route_args *args);
+/* api_exec_events.c, api_exec_raw.c */
+void api_exec_events_get(struct server *s, struct http_req *req, const struct route_args *args);
+void api_exec_stdout(struct server *s, struct http_req *req, const struct route_args *args);
+void api_exec_stderr(struct server *s, struct http_req *req, const struct route_args *args);
+/* api_exec_stdin.c */
+void api_exec_stdin_post(struct server *s, struct http_req *req, const struct route_args *args);
+void api_exec_signal(struct server *s, struct http_req *req, const struct route_args *args);
+void api_exec_resize(struct server *s, struct http_req *req, const struct route_args *args);

@@ -110,6 +110,19 @@ int capture_append(struct capture *c, const void *data, size_t len, struct err *
     return 0;
 }
 
+void capture_restore(struct capture *c, uint64_t total, char *head, size_t head_len, char *tail,
+                     size_t tail_len) {
+    memset(c, 0, sizeof(*c));
+    c->cap = head_len + tail_len;
+    c->total = total;
+    c->head_max = c->head_len = c->head_alloc = head_len;
+    c->head = head;
+    c->tail_keep = c->ring_alloc = c->ring_max = tail_len;
+    c->ring = tail;
+    c->ring_base = total - tail_len;
+    c->finished = true;
+}
+
 uint64_t capture_tail_start(const struct capture *c) {
     uint64_t seen = capture_ring_seen(c);
     if (seen <= c->ring_alloc)

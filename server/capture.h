@@ -45,6 +45,11 @@ void capture_commit(struct capture *c, size_t len);
 /* As both, from memory. */
 int capture_append(struct capture *c, const void *data, size_t len, struct err *err);
 
+/* A finished capture of `total` bytes whose kept parts are these (malloc'ed, taken over; NULL when
+ * empty). */
+void capture_restore(struct capture *c, uint64_t total, char *head, size_t head_len, char *tail,
+                     size_t tail_len);
+
 /* First offset of the tail that is still there (head_len when nothing was lost). */
 uint64_t capture_tail_start(const struct capture *c);
 /* How many more bytes may be read before the byte at `offset` is overwritten. */

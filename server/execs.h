@@ -2,15 +2,81 @@
  * after a restart of the server.
  *
  * On disk, in the sandbox's directory: the journal (spool_log.h) and, for executions with more
- * output than fits there, a few files each (spool.h). What a client was told is on disk before he is
- * told; nothing is synced, since a sandbox does not survive its host. */
+ * output than fits there, a few files each (spool.h): exec.N.out, exec.N.err and exec.N.ev, where N
+ * is the number of the execution in its jail. What a client was told is on disk before he is told;
+ * nothing is synced, since a sandbox does not survive its host.
+ *
+ * Kept are the last EXECS_KEEP finished executions, and of those as many as have no more than
+ * EXECS_KEEP_BYTES on disk together. */
 #pragma once
 
-#include "err.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
-struct sandbox;
+#include "err.h"
+#include "exec.h"
+#include "log.h"
+#include "loop.h"
+#include "metrics.h"
+#include "spool_log.h"
+
+#define EXECS_KEEP 200u
+#define EXECS_KEEP_BYTES ((uint64_t)64 * 1024 * 1024)
+/* The journal is written anew when it is larger than this and than twice what is needed of it. */
+#define EXECS_LOG_MIN ((uint64_t)1024 * 1024)
+/* Descriptors of a sandbox in which nothing happens are closed after this. */
+#define EXECS_REST_MS 5000u
+
 struct server;
+
+/* What all sandboxes share. One per server. */
+struct exec_hub {
+    struct loop *loop; /* borrowed, as are log and metrics */
+    struct log *log;
+    struct metrics *metrics;
+    int scratch[2];            /* a pipe, to look into other ones; -1 = not made yet */
+    unsigned char random[512]; /* for ids, fetched in advance */
+    size_t random_left;
+    char copies[SPOOL_STREAMS][EXEC_INLINE_MAX];
+};
+
+struct execs {
+    struct exec_hub *hub;
+    struct sandbox *sandbox; /* NULL = it is gone */
+    int dir;                 /* borrowed from the sandbox */
+    struct spool_log log;
+    struct exec *newest, *oldest;
+    size_t count, done, running;
+    uint64_t bytes; /* of finished ones */
+    size_t pins;    /* of all executions */
+    bool freed;     /* by the sandbox; lives on for the pins */
+    struct loop_timer rest;
+    struct loop_defer tidy;
+};
+
+struct exec_hub *execs_hub_new(struct loop *loop, struct log *log, struct metrics *metrics,
+                               struct err *err);
+void execs_hub_free(struct exec_hub *hub); /* NULL allowed; after all sandboxes */
 
 /* Gives the sandbox its executions (SANDBOX_EXECS): call it when the directory is there, and before
  * adoption; again it does nothing. Reads the journal of a sandbox that is not new. */
 int execs_attach(struct server *s, struct sandbox *sb, struct err *err);
+/* As that, without a server. */
+struct execs *execs_new(struct exec_hub *hub, struct sandbox *sb, struct err *err);
+extern const struct sandbox_part_ops execs_part_ops;
+
+struct execs *execs_of(const struct sandbox *sb);
+struct exec *execs_find(const struct execs *set, const char *id);
+/* "ex_" and 24 of [a-z0-9]. */
+int execs_name(struct exec_hub *hub, char id[EXEC_ID_SIZE], struct err *err);
+
+/* Puts it into the table, in front. */
+void execs_insert(struct execs *set, struct exec *x);
+/* Out of the table, its files too; freed with its last pin. `record`: for good, also after a
+ * restart. */
+void execs_forget(struct exec *x, bool record);
+/* For exec.c: a pin is gone; the set may be freed. It is over. */
+void execs_unpinned(struct execs *set);
+void execs_finished(struct exec *x);
+void execs_log(const struct exec *x, const struct err *err);

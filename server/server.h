@@ -25,6 +25,8 @@
 /* From here on a body is decoded, or an answer encoded, by a worker thread. */
 #define SERVER_INLINE_MAX ((size_t)128 * 1024)
 
+struct exec_hub;
+
 struct server {
     struct loop *loop;
     struct log log;
@@ -36,6 +38,7 @@ struct server {
     struct sandboxes sandboxes;
     struct snapshots snapshots;
     struct work *work;
+    struct exec_hub *exec_hub; /* NULL until the first sandbox */
     struct http *http;
     unsigned unpacking; /* archives that are being unpacked: each has a thread */
     bool draining;

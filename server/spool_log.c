@@ -2,7 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -23,6 +23,10 @@ struct spool_log_head {
 
 void spool_log_init(struct spool_log *l, int dir) {
     *l = (struct spool_log){.dir = dir, .fd = -1};
+}
+
+bool spool_log_exists(const struct spool_log *l) {
+    return faccessat(l->dir, SPOOL_LOG_NAME, F_OK, 0) == 0;
 }
 
 void spool_log_close(struct spool_log *l) {

@@ -5,6 +5,7 @@
  * it was told to nobody, and loading cuts it off. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
@@ -42,6 +43,7 @@ struct spool_log_record {
 };
 
 void spool_log_init(struct spool_log *l, int dir);
+bool spool_log_exists(const struct spool_log *l);
 void spool_log_close(struct spool_log *l); /* it may be opened again */
 /* Opens it, makes it when it is missing. Idempotent. */
 int spool_log_open(struct spool_log *l, struct err *err);

@@ -1,0 +1,314 @@
+#include "api_exec.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "admit.h"
+#include "execs.h"
+#include "json_out.h"
+#include "sandbox.h"
+#include "spec.h"
+
+#define API_EXEC_LIST_DEFAULT 50u
+#define API_EXEC_LIST_MAX 1000u
+#define API_EXEC_LIST_BYTES ((size_t)4 * 1024 * 1024)
+/* What env.c adds to what the request names. */
+#define API_EXEC_ENV_BYTES 2048u
+
+/* A body that is being decoded, here or by a worker. */
+struct api_exec_job {
+    struct work_job job;
+    struct server *server;
+    struct http_req *req; /* NULL = the client is gone */
+    char sandbox[SANDBOX_ID_SIZE];
+    char *body;
+    size_t len;
+    uint8_t hash[EXEC_HASH_SIZE];
+    struct exec_request request;
+    struct api_error error;
+    int rc;
+};
+
+static void api_exec_no_exec(struct http_req *req) {
+    struct api_error error = {0};
+    api_error_set(&error, 404, "not_found", NULL, "There is no such execution in this sandbox.");
+    http_reply_error(req, &error);
+}
+
+/* The sandbox's executions; answers when there is no such sandbox. */
+static struct execs *api_exec_set(struct server *s, struct http_req *req, const char *sandbox) {
+    struct api_error error = {0};
+    struct err err;
+    err_clear(&err);
+    struct sandbox *sb = sandbox_mine(s, req, sandbox);
+    if (sb == NULL)
+        return NULL;
+    if (execs_attach(s, sb, &err) == 0)
+        return execs_of(sb);
+    api_error_set(&error, 500, "internal", NULL, "The executions of this sandbox cannot be read.");
+    http_reply_error(req, &error);
+    return NULL;
+}
+
+struct exec *api_exec_mine(struct server *s, struct http_req *req, const struct route_args *args) {
+    struct execs *set = api_exec_set(s, req, args->value[0]);
+    if (set == NULL)
+        return NULL;
+    struct exec *x = execs_find(set, args->value[1]);
+    if (x == NULL)
+        api_exec_no_exec(req);
+    return x;
+}
+
+/* What the wire can carry. */
+static int api_exec_check_size(const struct sandbox *sb, const struct exec_request *r,
+                               struct api_error *error) {
+    const struct request_step *step = &r->run.steps[0];
+    const struct request_env *both[2] = {sandbox_env(sb), &step->env};
+    size_t bytes = strlen(request_cwd(&r->run, 0)) + 1 + API_EXEC_ENV_BYTES;
+    for (size_t i = 0; i < step->argc; i++)
+        bytes += strlen(step->argv[i]) + 1;
+    for (int k = 0; k < 2; k++)
+        for (size_t i = 0; i < both[k]->count; i++)
+            bytes += strlen(both[k]->items[i]) + 1;
+    if (bytes <= WIRE_SPEC_MAX - sizeof(struct spec_head))
+        return 0;
+    return api_error_set(error, 413, "too_large", NULL,
+                         "Arguments and environment have %zu bytes together; at most %u are "
+                         "possible.",
+                         bytes, WIRE_SPEC_MAX - API_EXEC_ENV_BYTES);
+}
+
+static uint32_t api_exec_flags(const struct exec_request *r) {
+    uint32_t flags = r->rows > 0 ? EXEC_PTY : 0u;
+    if (r->run.steps[0].merge_stderr)
+        flags |= EXEC_MERGED;
+    if (!r->run.wait)
+        flags |= EXEC_BACKGROUND;
+    if (r->stdin_open)
+        flags |= EXEC_STDIN_OPEN;
+    return flags;
+}
+
+/* Why it could not be sent. */
+static int api_exec_refused(const struct sandbox *sb, const struct err *err,
+                            struct api_error *error) {
+    if (err->kind == ERR_STATE && sandbox_state(sb) == SANDBOX_PAUSED)
+        return api_error_set(error, 409, "paused", NULL,
+                             "The sandbox is paused; resume it to run commands.");
+    if (err->kind == ERR_STATE)
+        return api_error_set(error, 409, "not_ready", NULL, "The sandbox is not ready.");
+    if (err->kind == ERR_LIMIT)
+        return api_error_set(error, 429, "too_many_executions", NULL,
+                             "As many executions run in this sandbox as are possible at once.");
+    return api_error_set(error, 500, "internal", NULL, "The command could not be sent.");
+}
+
+static struct exec *api_exec_start(struct execs *set, const struct exec_request *r,
+                                   const uint8_t *hash, struct api_error *error) {
+    struct sandbox *sb = set->sandbox;
+    const struct wire_policy *policy = sandbox_policy(sb);
+    const struct request_step *step = &r->run.steps[0];
+    struct limits_effective limits;
+    char id[EXEC_ID_SIZE];
+    struct err err;
+    err_clear(&err);
+    if (api_exec_check_size(sb, r, error) < 0 ||
+        admit_exec(step, policy, sandbox_limits(sb), &limits, error) < 0)
+        return NULL;
+    if (r->id == NULL && execs_name(set->hub, id, &err) < 0) {
+        api_error_memory(error);
+        return NULL;
+    }
+    struct exec_birth birth = {.id = r->id != NULL ? r->id : id,
+                               .name = step->name,
+                               .step = step,
+                               .hash = r->id != NULL ? hash : NULL,
+                               .limits = &limits,
+                               .flags = api_exec_flags(r),
+                               .end_on = r->run.end_on_set ? r->run.end_on : policy->end_on,
+                               .rows = r->rows,
+                               .cols = r->cols};
+    struct exec *x = exec_new(set, &birth, &err);
+    if (x == NULL) {
+        api_error_memory(error);
+        return NULL;
+    }
+    execs_insert(set, x);
+    if (exec_send(x, r, &err) == 0)
+        return x;
+    execs_log(x, &err);
+    api_exec_refused(sb, &err, error);
+    execs_forget(x, true);
+    return NULL;
+}
+
+static void api_exec_accepted(struct http_req *req, const struct exec *x) {
+    struct json_out j;
+    struct buf out;
+    buf_init(&out, 1024);
+    json_out_init(&j, &out);
+    json_out_open(&j, NULL, '{');
+    json_out_str(&j, "id", x->id);
+    json_out_str(&j, "state", x->state == EXEC_DONE ? "done" : "running");
+    json_out_close(&j, '}');
+    api_reply_buf(req, 202, "application/json", &out, json_out_end(&j, NULL));
+}
+
+/* The execution that the client named is there already: is it the same request? */
+static int api_exec_again(const struct exec *x, const uint8_t *hash, struct api_error *error) {
+    if (sodium_memcmp(x->hash, hash, sizeof(x->hash)) == 0)
+        return 0;
+    return api_error_set(error, 409, "id_taken", "/id",
+                         "There is an execution with this id that was asked for by another body.");
+}
+
+static void api_exec_reply(struct server *s, struct http_req *req, struct exec *x,
+                           const struct exec_request *r, bool mine) {
+    bool cancels = mine && r->run.cancel_on_disconnect;
+    if (r->run.stream)
+        api_exec_events_stream(req, x, cancels);
+    else if (r->run.wait)
+        api_exec_answer_when_done(s, req, x, cancels ? API_EXEC_CANCELS : API_EXEC_PLAIN);
+    else
+        api_exec_accepted(req, x);
+}
+
+/* `request` is consumed. */
+static void api_exec_decoded(struct api_exec_job *job) {
+    struct server *s = job->server;
+    struct http_req *req = job->req;
+    struct exec_request *r = &job->request;
+    struct execs *set = api_exec_set(s, req, job->sandbox);
+    if (set != NULL) {
+        struct exec *x = r->id != NULL ? execs_find(set, r->id) : NULL;
+        if (x == NULL)
+            x = api_exec_start(set, r, job->hash, &job->error);
+        else if (api_exec_again(x, job->hash, &job->error) < 0)
+            x = NULL;
+        if (x != NULL)
+            api_exec_reply(s, req, x, r, true);
+        else
+            http_reply_error(req, &job->error);
+    }
+    exec_request_done(r);
+}
+
+static void api_exec_decode(struct work_job *job) {
+    struct api_exec_job *j = (struct api_exec_job *)(void *)job;
+    const char *body = j->body != NULL ? j->body : "";
+    j->rc = exec_request_decode(body, j->len, &j->request, &j->error);
+    if (j->rc == 0 && j->request.id != NULL)
+        crypto_generichash(j->hash, sizeof(j->hash), (const unsigned char *)body, j->len, NULL, 0);
+}
+
+static void api_exec_decode_done(struct work_job *job) {
+    struct api_exec_job *j = (struct api_exec_job *)(void *)job;
+    if (j->req != NULL)
+        j->req->gone = NULL;
+    if (j->req != NULL && j->rc == 0)
+        api_exec_decoded(j);
+    else if (j->req != NULL)
+        http_reply_error(j->req, &j->error);
+    else if (j->rc == 0)
+        exec_request_done(&j->request); /* nobody was told of it, so nothing is owed */
+    free(j->body);
+    free(j);
+}
+
+static void api_exec_gone(struct http_req *req) {
+    struct api_exec_job *j = req->owner;
+    j->req = NULL;
+}
+
+void api_exec_create(struct server *s, struct http_req *req, const struct route_args *args) {
+    struct api_error error = {0};
+    struct api_exec_job here = {.server = s, .req = req, .body = req->body, .len = req->body_len};
+    bool large = req->body_len > SERVER_INLINE_MAX;
+    if (sandbox_mine(s, req, args->value[0]) == NULL)
+        return;
+    struct api_exec_job *j = large ? calloc(1, sizeof(*j)) : &here;
+    if (j == NULL) {
+        api_error_memory(&error);
+        http_reply_error(req, &error);
+        return;
+    }
+    if (!large) {
+        memcpy(here.sandbox, args->value[0], strnlen(args->value[0], sizeof(here.sandbox) - 1));
+        api_exec_decode(&here.job);
+        if (here.rc == 0)
+            api_exec_decoded(&here);
+        else
+            http_reply_error(req, &here.error);
+        return;
+    }
+    *j = here;
+    memcpy(j->sandbox, args->value[0], strnlen(args->value[0], sizeof(j->sandbox) - 1));
+    j->job = (struct work_job){.run = api_exec_decode, .done = api_exec_decode_done};
+    j->body = http_take_body(req, &j->len);
+    req->owner = j;
+    req->gone = api_exec_gone;
+    work_add(s->work, &j->job);
+}
+
+void api_exec_get(struct server *s, struct http_req *req, const struct route_args *args) {
+    struct exec *x = api_exec_mine(s, req, args);
+    if (x != NULL)
+        api_exec_answer_now(s, req, x);
+}
+
+void api_exec_delete(struct server *s, struct http_req *req, const struct route_args *args) {
+    static const struct http_body nothing = {.data = "", .len = 0};
+    struct exec *x = api_exec_mine(s, req, args);
+    if (x == NULL)
+        return;
+    if (x->state == EXEC_DONE) {
+        execs_forget(x, true);
+        http_reply(req, 204, "application/json", &nothing);
+        return;
+    }
+    exec_kill(x, CAUSE_CANCELLED);
+    api_exec_answer_when_done(s, req, x, API_EXEC_REMOVES);
+}
+
+static int api_exec_write_list(const struct exec *from, uint64_t limit, struct buf *out,
+                               struct err *err) {
+    const struct exec *x = from, *last = NULL;
+    if (buf_puts(out, "{\"execs\":[", err) < 0)
+        return -1;
+    for (uint64_t n = 0; x != NULL && n < limit; n++, x = x->older) {
+        if ((n > 0 && buf_puts(out, ",", err) < 0) || exec_answer_encode_summary(x, out, err) < 0)
+            return -1;
+        last = x;
+    }
+    if (x == NULL || last == NULL)
+        return buf_puts(out, "],\"next\":null}", err);
+    return buf_printf(out, err, "],\"next\":\"%s\"}", last->id);
+}
+
+void api_exec_list(struct server *s, struct http_req *req, const struct route_args *args) {
+    struct api_error error = {0};
+    uint64_t limit = API_EXEC_LIST_DEFAULT;
+    const char *after = http_query(req, "after");
+    struct execs *set = api_exec_set(s, req, args->value[0]);
+    if (set == NULL)
+        return;
+    const struct exec *from = set->newest;
+    if (route_query_u64(req, "limit", 1, API_EXEC_LIST_MAX, &limit, &error) < 0) {
+        http_reply_error(req, &error);
+        return;
+    }
+    if (after != NULL && after[0] != '\0') {
+        from = execs_find(set, after);
+        if (from == NULL) {
+            api_exec_no_exec(req);
+            return;
+        }
+        from = from->older;
+    }
+    struct buf out;
+    buf_init(&out, API_EXEC_LIST_BYTES);
+    int rc = api_exec_write_list(from, limit, &out, NULL);
+    api_reply_buf(req, 200, "application/json", &out, rc);
+}

@@ -1,0 +1,115 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api_exec.h"
+#include "execs.h"
+#include "range.h"
+
+/* The kept bytes of one stream: head, then tail. */
+struct api_exec_raw {
+    struct exec *x; /* pinned */
+    struct spool *spool;
+    uint64_t tail_at; /* offset in the stream where the tail begins */
+    uint64_t head;    /* bytes of the head */
+    uint64_t at, end; /* position within the kept bytes */
+    char *copy;       /* of a stream that goes on changing; NULL = read from the spool */
+};
+
+static int api_exec_raw_read_at(const struct api_exec_raw *r, uint64_t at, char *data, size_t len) {
+    size_t front = at < r->head ? (r->head - at < len ? (size_t)(r->head - at) : len) : 0;
+    if (spool_read(r->spool, at, data, front, NULL) < 0)
+        return -1;
+    return spool_read(r->spool, r->tail_at + (at + front - r->head), data + front, len - front,
+                      NULL);
+}
+
+static ssize_t api_exec_raw_read(void *arg, char *data, size_t size) {
+    struct api_exec_raw *r = arg;
+    uint64_t left = r->end - r->at;
+    size_t n = left < size ? (size_t)left : size;
+    if (n == 0)
+        return -1;
+    if (r->copy != NULL)
+        memcpy(data, r->copy + r->at, n);
+    else if (api_exec_raw_read_at(r, r->at, data, n) < 0)
+        return -2;
+    r->at += n;
+    return (ssize_t)n;
+}
+
+static void api_exec_raw_done(void *arg) {
+    struct api_exec_raw *r = arg;
+    exec_unpin(r->x);
+    free(r->copy);
+    free(r);
+}
+
+static const struct http_stream api_exec_raw_ops = {.read = api_exec_raw_read,
+                                                    .done = api_exec_raw_done};
+
+static int api_exec_raw_freeze(struct api_exec_raw *r) {
+    if (r->x->state == EXEC_DONE)
+        return 0;
+    size_t len = (size_t)(r->end - r->at);
+    r->copy = malloc(len + 1);
+    if (r->copy == NULL || api_exec_raw_read_at(r, r->at, r->copy, len) < 0)
+        return -1;
+    r->at = 0;
+    r->end = len;
+    return 0;
+}
+
+static void api_exec_raw_send(struct http_req *req, struct exec *x, struct spool *s) {
+    struct api_error error = {0};
+    uint64_t head = 0, tail = 0, first = 0, last = 0;
+    spool_kept(s, &head, &tail);
+    uint64_t size = head + tail;
+    enum range_result want = range_parse(http_header(req, "Range"), size, &first, &last);
+    http_add_header(req, "X-Pinfold-Omitted", "%" PRIu64, s->total - size);
+    http_add_header(req, "X-Pinfold-Bytes", "%" PRIu64, s->total);
+    http_add_header(req, "Accept-Ranges", "bytes");
+    if (want == RANGE_UNSATISFIABLE) {
+        http_add_header(req, "Content-Range", "bytes */%" PRIu64, size);
+        api_error_set(&error, 416, "bad_range", NULL,
+                      "The range lies outside of the %" PRIu64 " bytes that were kept.", size);
+        http_reply_error(req, &error);
+        return;
+    }
+    struct api_exec_raw *r = calloc(1, sizeof(*r));
+    if (r == NULL) {
+        api_error_memory(&error);
+        http_reply_error(req, &error);
+        return;
+    }
+    *r = (struct api_exec_raw){.x = x,
+                               .spool = s,
+                               .head = head,
+                               .tail_at = s->total - tail,
+                               .at = want == RANGE_PART ? first : 0,
+                               .end = want == RANGE_PART ? last + 1 : size};
+    exec_pin(x);
+    if (api_exec_raw_freeze(r) < 0) {
+        api_exec_raw_done(r);
+        api_error_memory(&error);
+        http_reply_error(req, &error);
+        return;
+    }
+    if (want == RANGE_PART)
+        http_add_header(req, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first, last,
+                        size);
+    http_reply_stream(req, want == RANGE_PART ? 206 : 200, "application/octet-stream",
+                      r->end - r->at, &api_exec_raw_ops, r);
+}
+
+void api_exec_stdout(struct server *s, struct http_req *req, const struct route_args *args) {
+    struct exec *x = api_exec_mine(s, req, args);
+    if (x != NULL)
+        api_exec_raw_send(req, x, &x->out[SPOOL_STDOUT].spool);
+}
+
+void api_exec_stderr(struct server *s, struct http_req *req, const struct route_args *args) {
+    struct exec *x = api_exec_mine(s, req, args);
+    if (x != NULL)
+        api_exec_raw_send(req, x, &x->out[SPOOL_STDERR].spool);
+}

@@ -1,0 +1,239 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "exec.h"
+#include "execs.h"
+#include "str.h"
+
+/* The records of the journal, in host byte order: only this machine reads them. */
+
+struct exec_record_started {
+    uint64_t created_ms;
+    struct limits_effective limits;
+    uint8_t hash[EXEC_HASH_SIZE];
+    uint32_t flags;
+    uint32_t end_on;
+    uint16_t rows, cols;
+    uint16_t name_len, command_len; /* NUL-terminated texts that follow, with their NUL */
+    char id[EXEC_ID_SIZE];
+};
+
+enum exec_record_file {
+    EXEC_RECORD_OUT = 1, /* its stdout has a file */
+    EXEC_RECORD_ERR = 2,
+    EXEC_RECORD_EVENTS = 4,
+};
+
+/* Then follow: the events that wait, stdout and stderr as far as they have no file. */
+struct exec_record_ended {
+    uint64_t ended_ms;
+    uint64_t setup_ns;
+    uint64_t stdin_bytes;
+    uint64_t total[SPOOL_STREAMS];
+    uint64_t gone[SPOOL_STREAMS + 1]; /* the last one: of the events' file */
+    uint64_t events;
+    uint32_t files; /* mask of enum exec_record_file */
+    uint32_t reserved;
+    struct wire_usage usage;
+    struct step_end end;
+};
+
+struct exec_record_stdin {
+    uint64_t bytes;
+    uint32_t closed;
+    uint32_t reserved;
+};
+
+int exec_record_start(struct exec *x, struct err *err) {
+    struct exec_record_started r;
+    memset(&r, 0, sizeof(r));
+    r.created_ms = x->created_ms;
+    r.limits = x->limits;
+    memcpy(r.hash, x->hash, sizeof(r.hash));
+    r.flags = x->flags;
+    r.end_on = x->end_on;
+    r.rows = x->rows;
+    r.cols = x->cols;
+    r.name_len = (uint16_t)(strlen(x->name) + 1);
+    r.command_len = (uint16_t)(strlen(x->command) + 1);
+    str_copy(r.id, sizeof(r.id), x->id);
+    struct iovec parts[] = {{.iov_base = &r, .iov_len = sizeof(r)},
+                            {.iov_base = x->name, .iov_len = r.name_len},
+                            {.iov_base = x->command, .iov_len = r.command_len}};
+    return spool_log_append(&x->set->log, SPOOL_LOG_START, x->number, parts, 3, &x->start_place,
+                            err);
+}
+
+/* Where the parts of an END lie that has been written or read. */
+static void exec_record_place(struct exec *x, uint64_t events) {
+    uint64_t at = x->end_place.at + sizeof(struct exec_record_ended);
+    const int *host = &x->set->log.fd;
+    if (!spool_has_file(&x->events.file)) {
+        x->events.file.host = host;
+        x->events.file.host_at = at;
+        at += events * sizeof(struct spool_event);
+    }
+    for (int i = 0; i < SPOOL_STREAMS; i++) {
+        struct spool *s = &x->out[i].spool;
+        if (spool_has_file(s))
+            continue;
+        s->host = host;
+        s->host_at = at;
+        at += s->total;
+    }
+}
+
+void exec_record_moved(struct exec *x) {
+    if (x->state == EXEC_DONE && x->end_place.len > 0)
+        exec_record_place(x, x->events.count);
+}
+
+int exec_record_end(struct exec *x, const struct exec_record_rest *rest, struct err *err) {
+    struct exec_record_ended r;
+    memset(&r, 0, sizeof(r));
+    struct spool *out = &x->out[SPOOL_STDOUT].spool, *errs = &x->out[SPOOL_STDERR].spool;
+    bool file = spool_has_file(&x->events.file);
+    r.ended_ms = x->ended_ms;
+    r.setup_ns = x->setup_ns;
+    r.stdin_bytes = x->input.bytes;
+    r.total[SPOOL_STDOUT] = out->total;
+    r.total[SPOOL_STDERR] = errs->total;
+    r.gone[SPOOL_STDOUT] = out->gone;
+    r.gone[SPOOL_STDERR] = errs->gone;
+    r.gone[SPOOL_STREAMS] = x->events.file.gone;
+    r.events = x->events.count;
+    r.files = (spool_has_file(out) ? (uint32_t)EXEC_RECORD_OUT : 0u) |
+              (spool_has_file(errs) ? (uint32_t)EXEC_RECORD_ERR : 0u) |
+              (file ? (uint32_t)EXEC_RECORD_EVENTS : 0u);
+    r.usage = x->usage;
+    r.end = x->end;
+    struct iovec parts[] = {
+        {.iov_base = &r, .iov_len = sizeof(r)},
+        {.iov_base = x->events.wait, .iov_len = x->events.wait_count * sizeof(struct spool_event)},
+        {.iov_base = (void *)(uintptr_t)rest->data[SPOOL_STDOUT],
+         .iov_len = rest->len[SPOOL_STDOUT]},
+        {.iov_base = (void *)(uintptr_t)rest->data[SPOOL_STDERR],
+         .iov_len = rest->len[SPOOL_STDERR]}};
+    if (spool_log_append(&x->set->log, SPOOL_LOG_END, x->number, parts, 4, &x->end_place, err) < 0)
+        return -1;
+    exec_record_place(x, x->events.count);
+    if (!file) {
+        /* They are read from the journal like everything else. */
+        x->events.file.total = x->events.wait_count * sizeof(struct spool_event);
+        free(x->events.wait);
+        x->events.wait = NULL;
+        x->events.wait_count = 0;
+    }
+    return 0;
+}
+
+int exec_record_input(struct exec *x, struct err *err) {
+    return exec_record_input_to(x, &x->set->log, err);
+}
+
+int exec_record_input_to(struct exec *x, struct spool_log *log, struct err *err) {
+    struct exec_record_stdin r = {.bytes = x->input.bytes, .closed = !x->input.open};
+    struct iovec part = {.iov_base = &r, .iov_len = sizeof(r)};
+    return spool_log_append(log, SPOOL_LOG_INPUT, x->number, &part, 1, NULL, err);
+}
+
+int exec_record_forget(struct exec *x, struct err *err) {
+    return spool_log_append(&x->set->log, SPOOL_LOG_FORGET, x->number, NULL, 0, NULL, err);
+}
+
+/* Reading. */
+
+static bool exec_record_text_ok(const char *text, size_t len, size_t max) {
+    return len >= 1 && len <= max && text[len - 1] == '\0' && strlen(text) == len - 1;
+}
+
+struct exec *exec_record_read_start(struct execs *set, const struct spool_log_record *rec) {
+    struct exec_record_started r;
+    if (rec->place.len < sizeof(r))
+        return NULL;
+    memcpy(&r, rec->payload, sizeof(r));
+    const char *name = rec->payload + sizeof(r), *command = name + r.name_len;
+    if (rec->place.len != sizeof(r) + r.name_len + (size_t)r.command_len ||
+        !exec_record_text_ok(name, r.name_len, EXEC_NAME_SIZE) ||
+        !exec_record_text_ok(command, r.command_len, EXEC_COMMAND_SIZE) ||
+        r.id[sizeof(r.id) - 1] != '\0' || !exec_request_id_ok(r.id))
+        return NULL;
+    struct exec_birth birth = {.id = r.id,
+                               .name = name,
+                               .command = command,
+                               .hash = r.hash,
+                               .limits = &r.limits,
+                               .flags = r.flags,
+                               .end_on = r.end_on,
+                               .rows = r.rows,
+                               .cols = r.cols};
+    struct exec *x = exec_new(set, &birth, NULL);
+    if (x == NULL)
+        return NULL;
+    x->created_ms = r.created_ms;
+    x->number = rec->number;
+    x->task.number = rec->number;
+    x->start_place = rec->place;
+    x->input.open = (r.flags & (EXEC_PTY | EXEC_STDIN_OPEN)) != 0;
+    return x;
+}
+
+static void exec_record_take_file(struct exec *x, struct spool *s, enum exec_io_file which,
+                                  uint64_t total, uint64_t gone) {
+    exec_io_name(x, which, s->name);
+    s->total = total;
+    s->gone = gone;
+}
+
+int exec_record_read_end(struct exec *x, const struct spool_log_record *rec) {
+    struct exec_record_ended r;
+    if (x->state == EXEC_DONE || rec->place.len < sizeof(r))
+        return -1;
+    memcpy(&r, rec->payload, sizeof(r));
+    uint64_t inside = (r.files & EXEC_RECORD_EVENTS) != 0 ? 0 : r.events;
+    uint64_t out = (r.files & EXEC_RECORD_OUT) != 0 ? 0 : r.total[SPOOL_STDOUT];
+    uint64_t err = (r.files & EXEC_RECORD_ERR) != 0 ? 0 : r.total[SPOOL_STDERR];
+    if (inside > SPOOL_EVENTS_WAIT || out > EXEC_INLINE_MAX || err > EXEC_INLINE_MAX ||
+        rec->place.len != sizeof(r) + inside * sizeof(struct spool_event) + out + err ||
+        r.end.cause >= CAUSE_COUNT || r.end.stage[sizeof(r.end.stage) - 1] != '\0' ||
+        r.end.path[sizeof(r.end.path) - 1] != '\0')
+        return -1;
+    x->ended_ms = r.ended_ms;
+    x->setup_ns = r.setup_ns;
+    x->usage = r.usage;
+    x->end = r.end;
+    x->ok = end_ok(&x->end);
+    x->input.bytes = x->input.queued = r.stdin_bytes;
+    x->input.open = false;
+    x->end_place = rec->place;
+    x->state = EXEC_DONE;
+    for (int i = 0; i < SPOOL_STREAMS; i++) {
+        struct spool *s = &x->out[i].spool;
+        s->total = r.total[i];
+        if ((r.files & (i == SPOOL_STDOUT ? EXEC_RECORD_OUT : EXEC_RECORD_ERR)) != 0)
+            exec_record_take_file(x, s, i == SPOOL_STDOUT ? EXEC_IO_OUT : EXEC_IO_ERR, r.total[i],
+                                  r.gone[i]);
+    }
+    if ((r.files & EXEC_RECORD_EVENTS) != 0) {
+        exec_record_take_file(x, &x->events.file, EXEC_IO_EVENTS,
+                              r.events * sizeof(struct spool_event), r.gone[SPOOL_STREAMS]);
+        x->events.count = r.events;
+        x->events.sealed = true;
+        memcpy(x->events.end, r.total, sizeof(r.total));
+    } else {
+        spool_events_load_part(&x->events, &x->set->log.fd, 0, r.events, r.total);
+    }
+    exec_record_place(x, r.events);
+    return 0;
+}
+
+void exec_record_read_input(struct exec *x, const struct spool_log_record *rec) {
+    struct exec_record_stdin r;
+    if (rec->place.len != sizeof(r) || x->state == EXEC_DONE)
+        return;
+    memcpy(&r, rec->payload, sizeof(r));
+    x->input.bytes = x->input.queued = r.bytes;
+    x->input.open = r.closed == 0;
+}

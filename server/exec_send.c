@@ -1,0 +1,158 @@
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "env.h"
+#include "exec.h"
+#include "execs.h"
+#include "fd.h"
+#include "packet.h"
+#include "spec.h"
+
+/* The stdin that came with the request, when more will follow. */
+struct exec_send_first {
+    struct exec_feed feed;
+    char data[];
+};
+
+static void exec_send_first_over(struct exec_feed *f, bool taken) {
+    (void)taken;
+    free(f);
+}
+
+static int exec_send_spec(struct packet *p, const struct exec *x, const struct run_request *req,
+                          struct err *err) {
+    const struct sandbox *sb = x->set->sandbox;
+    const struct request_step *step = &req->steps[0];
+    struct env_list env;
+    if (env_compose(&x->limits.values, sandbox_policy(sb)->writable, sandbox_env(sb), &step->env,
+                    &env, err) < 0)
+        return -1;
+    int rc = spec_encode(request_cwd(req, 0), step->argv, step->argc, env.items, env.count,
+                         &p->spec, err);
+    env_done(&env);
+    return rc;
+}
+
+/* A pipe of which the command reads; *write_end is ours and does not block. */
+static int exec_send_stdin_pipe(struct packet *p, int *write_end, struct err *err) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(err, "making a pipe for stdin");
+    if (fcntl(ends[1], F_SETFL, O_NONBLOCK) < 0 || fchmod(ends[0], 0666) < 0) {
+        err_sys(err, "preparing a pipe for stdin");
+        fd_close(&ends[0]);
+        fd_close(&ends[1]);
+        return -1;
+    }
+    packet_attach(p, WIRE_FD_STDIN, ends[0]);
+    *write_end = ends[1];
+    return 0;
+}
+
+static int exec_send_stdin(struct packet *p, struct exec *x, const struct run_request *req,
+                           int *write_end, struct err *err) {
+    struct request_bytes input = request_input(req, 0);
+    if ((x->flags & EXEC_STDIN_OPEN) != 0)
+        return exec_send_stdin_pipe(p, write_end, err);
+    if (input.data == NULL)
+        return 0;
+    return packet_attach_memory(p, WIRE_FD_STDIN, "stdin", input.data, input.len, err);
+}
+
+static int exec_send_outputs(struct packet *p, struct exec *x, struct err *err) {
+    int child = -1;
+    if (exec_io_pipe(&x->out[SPOOL_STDOUT], &child, err) < 0)
+        return -1;
+    packet_attach(p, WIRE_FD_STDOUT, child);
+    if ((x->flags & EXEC_MERGED) != 0)
+        return 0;
+    if (exec_io_pipe(&x->out[SPOOL_STDERR], &child, err) < 0)
+        return -1;
+    packet_attach(p, WIRE_FD_STDERR, child);
+    return 0;
+}
+
+/* Descriptors in the order of their bits. */
+static int exec_send_fds(struct packet *p, struct exec *x, const struct run_request *req,
+                         int *write_end, struct err *err) {
+    bool terminal = (x->flags & EXEC_PTY) != 0;
+    if (!terminal &&
+        (exec_send_stdin(p, x, req, write_end, err) < 0 || exec_send_outputs(p, x, err) < 0))
+        return -1;
+    if (packet_attach_spec(p, err) < 0)
+        return -1;
+    if (req->file_count > 0 && packet_attach_files(p, req->files, req->file_count, err) < 0)
+        return -1;
+    if (*write_end >= 0)
+        packet_attach_kept(p, WIRE_FD_KEEP_STDIN, *write_end);
+    if (x->out[SPOOL_STDOUT].fd >= 0)
+        packet_attach_kept(p, WIRE_FD_KEEP_STDOUT, x->out[SPOOL_STDOUT].fd);
+    if (x->out[SPOOL_STDERR].fd >= 0)
+        packet_attach_kept(p, WIRE_FD_KEEP_STDERR, x->out[SPOOL_STDERR].fd);
+    return 0;
+}
+
+/* More stdin will come, so what is there already goes through the pipe as well. */
+static int exec_send_first(struct exec *x, const struct run_request *req, int write_end,
+                           struct err *err) {
+    struct request_bytes input = request_input(req, 0);
+    exec_stdin_open(x, write_end);
+    if (input.len == 0)
+        return 0;
+    struct exec_send_first *first = calloc(1, sizeof(*first) + input.len);
+    if (first == NULL)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "keeping stdin: out of memory");
+    memcpy(first->data, input.data, input.len);
+    first->feed.data = first->data;
+    first->feed.len = input.len;
+    first->feed.over = exec_send_first_over;
+    if (exec_stdin_feed(x, &first->feed) != 0)
+        free(first);
+    return 0;
+}
+
+static int exec_send_packet(struct packet *p, struct exec *x, const struct run_request *req,
+                            struct err *err) {
+    struct link_exec packet;
+    int write_end = -1;
+    if (exec_send_spec(p, x, req, err) < 0 || exec_send_fds(p, x, req, &write_end, err) < 0 ||
+        exec_record_start(x, err) < 0) {
+        fd_close(&write_end);
+        return -1;
+    }
+    packet_link(p, &packet);
+    packet.number = x->number;
+    if (sandbox_exec(x->set->sandbox, &x->task, &packet, err) < 0) {
+        fd_close(&write_end);
+        return -1;
+    }
+    /* From here on it runs; what goes wrong with its stdin ends that, not it. */
+    if (write_end >= 0 && exec_send_first(x, req, write_end, err) < 0)
+        exec_stdin_close(x);
+    return 0;
+}
+
+int exec_send(struct exec *x, const struct exec_request *request, struct err *err) {
+    const struct run_request *req = &request->run;
+    struct packet p;
+    packet_init(&p, WIRE_EXEC_COMMAND);
+    p.exec.flags = (req->steps[0].shell ? WIRE_EXEC_SHELL : 0u) |
+                   ((x->flags & EXEC_PTY) != 0 ? WIRE_EXEC_PTY : 0u);
+    p.exec.end_on = x->end_on;
+    p.exec.limits = x->limits.values;
+    p.exec.rows = x->rows;
+    p.exec.cols = x->cols;
+    x->number = sandbox_number(x->set->sandbox);
+    x->task.number = x->number;
+    /* The terminal comes with STARTED; until then its stdin waits. */
+    x->input.open = (x->flags & EXEC_PTY) != 0;
+    int rc = exec_send_packet(&p, x, req, err);
+    packet_done(&p);
+    if (rc == 0)
+        exec_begun(x);
+    return rc;
+}

@@ -1,0 +1,426 @@
+#include "execs.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "server.h"
+
+#define EXECS_ID_CHARS 24u
+
+struct exec_hub *execs_hub_new(struct loop *loop, struct log *log, struct metrics *metrics,
+                               struct err *err) {
+    struct exec_hub *hub = calloc(1, sizeof(*hub));
+    if (hub == NULL) {
+        err_set(err, ERR_SYSTEM, ENOMEM, "starting executions: out of memory");
+        return NULL;
+    }
+    hub->loop = loop;
+    hub->log = log;
+    hub->metrics = metrics;
+    hub->scratch[0] = hub->scratch[1] = -1;
+    return hub;
+}
+
+void execs_hub_free(struct exec_hub *hub) {
+    if (hub == NULL)
+        return;
+    fd_close(&hub->scratch[0]);
+    fd_close(&hub->scratch[1]);
+    free(hub);
+}
+
+int execs_name(struct exec_hub *hub, char id[EXEC_ID_SIZE], struct err *err) {
+    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    size_t n = 0;
+    memcpy(id, "ex_", 3);
+    while (n < EXECS_ID_CHARS) {
+        if (hub->random_left == 0) {
+            if (getrandom(hub->random, sizeof(hub->random), 0) != (ssize_t)sizeof(hub->random))
+                return err_sys(err, "naming an execution");
+            hub->random_left = sizeof(hub->random);
+        }
+        unsigned char byte = hub->random[--hub->random_left];
+        if (byte < 252) /* 7 * 36: no letter is more likely than another */
+            id[3 + n++] = alphabet[byte % 36];
+    }
+    id[3 + n] = '\0';
+    return 0;
+}
+
+void execs_log(const struct exec *x, const struct err *err) {
+    struct log_line line;
+    log_begin(&line, x->set->hub->log, LOG_WARN, "exec_trouble");
+    log_str(&line, "exec", x->id);
+    log_str(&line, "why", err->text);
+    log_end(&line);
+}
+
+/* The table. */
+
+struct exec *execs_find(const struct execs *set, const char *id) {
+    for (struct exec *x = set->newest; x != NULL; x = x->older)
+        if (strcmp(x->id, id) == 0)
+            return x;
+    return NULL;
+}
+
+static struct exec *execs_numbered(const struct execs *set, uint32_t number) {
+    for (struct exec *x = set->newest; x != NULL; x = x->older)
+        if (x->number == number)
+            return x;
+    return NULL;
+}
+
+void execs_insert(struct execs *set, struct exec *x) {
+    x->older = set->newest;
+    x->newer = NULL;
+    if (set->newest != NULL)
+        set->newest->newer = x;
+    else
+        set->oldest = x;
+    set->newest = x;
+    set->count++;
+}
+
+static void execs_remove(struct execs *set, struct exec *x) {
+    if (x->newer != NULL)
+        x->newer->older = x->older;
+    else
+        set->newest = x->older;
+    if (x->older != NULL)
+        x->older->newer = x->newer;
+    else
+        set->oldest = x->newer;
+    set->count--;
+}
+
+void execs_forget(struct exec *x, bool record) {
+    struct execs *set = x->set;
+    struct err err;
+    err_clear(&err);
+    if (record && exec_record_forget(x, &err) < 0)
+        execs_log(x, &err);
+    execs_remove(set, x);
+    if (x->state == EXEC_DONE)
+        set->done--;
+    x->forgotten = true;
+    if (x->pins == 0)
+        exec_remove(x);
+}
+
+/* What is kept. */
+
+static uint64_t execs_size(const struct exec *x) {
+    return x->start_place.len + x->end_place.len + spool_bytes(&x->out[SPOOL_STDOUT].spool) +
+           spool_bytes(&x->out[SPOOL_STDERR].spool) + spool_bytes(&x->events.file);
+}
+
+/* Forgets the oldest finished ones, as long as there are too many. One that is being read stays for
+ * the moment. */
+static void execs_evict(struct execs *set) {
+    uint64_t bytes = 0;
+    size_t kept = 0;
+    struct exec *older;
+    for (struct exec *x = set->newest; x != NULL; x = older) {
+        older = x->older;
+        if (x->state != EXEC_DONE)
+            continue;
+        kept++;
+        bytes += execs_size(x);
+        if ((kept > EXECS_KEEP || (bytes > EXECS_KEEP_BYTES && kept > 1)) && x->pins == 0)
+            execs_forget(x, false);
+    }
+}
+
+static uint64_t execs_needed(const struct execs *set) {
+    uint64_t bytes = 0;
+    for (const struct exec *x = set->newest; x != NULL; x = x->older)
+        bytes += x->start_place.len + x->end_place.len + 64;
+    return bytes;
+}
+
+/* Writes the records that are needed into a new journal, the oldest first. The places are taken
+ * over only when it is in place. */
+static int execs_copy(struct execs *set, struct spool_log *next, struct spool_log_place *places,
+                      struct err *err) {
+    size_t n = 0;
+    for (struct exec *x = set->oldest; x != NULL; x = x->newer) {
+        struct spool_log_place *at = &places[n++ * 2];
+        at[0] = x->start_place;
+        at[1] = x->end_place;
+        if (spool_log_copy(&set->log, next, SPOOL_LOG_START, x->number, &at[0], err) < 0)
+            return -1;
+        if (x->end_place.len > 0 &&
+            spool_log_copy(&set->log, next, SPOOL_LOG_END, x->number, &at[1], err) < 0)
+            return -1;
+        if (x->state == EXEC_RUNNING && (x->flags & (EXEC_PTY | EXEC_STDIN_OPEN)) != 0 &&
+            exec_record_input_to(x, next, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int execs_rewrite(struct execs *set, struct err *err) {
+    struct spool_log next;
+    struct spool_log_place *places = calloc(set->count * 2 + 1, sizeof(*places));
+    if (places == NULL)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "writing a journal anew: out of memory");
+    int rc = spool_log_open(&set->log, err);
+    if (rc == 0)
+        rc = spool_log_anew(&set->log, &next, err);
+    if (rc == 0) {
+        rc = execs_copy(set, &next, places, err);
+        if (rc == 0)
+            rc = spool_log_commit(&set->log, &next, err);
+        if (rc < 0)
+            spool_log_drop(&next);
+    }
+    size_t n = 0;
+    for (struct exec *x = set->oldest; rc == 0 && x != NULL; x = x->newer) {
+        x->start_place = places[n * 2];
+        x->end_place = places[n++ * 2 + 1];
+        exec_record_moved(x);
+    }
+    free(places);
+    return rc;
+}
+
+/* Forgotten ones that somebody still reads must not lose what they lie in. */
+static bool execs_may_rewrite(const struct execs *set) {
+    size_t pins = 0;
+    for (const struct exec *x = set->newest; x != NULL; x = x->older)
+        pins += x->pins;
+    return pins == set->pins;
+}
+
+static void execs_tidy(void *arg) {
+    struct execs *set = arg;
+    struct err err;
+    err_clear(&err);
+    if (set->sandbox == NULL)
+        return;
+    if (set->done > EXECS_KEEP || set->bytes > EXECS_KEEP_BYTES) {
+        execs_evict(set);
+        set->bytes = 0;
+        for (const struct exec *x = set->newest; x != NULL; x = x->older)
+            set->bytes += x->state == EXEC_DONE ? execs_size(x) : 0;
+    }
+    if (set->log.size > EXECS_LOG_MIN && set->log.size > 2 * execs_needed(set) &&
+        execs_may_rewrite(set) && execs_rewrite(set, &err) < 0 && set->newest != NULL)
+        execs_log(set->newest, &err);
+}
+
+static void execs_rest(void *arg) {
+    struct execs *set = arg;
+    if (set->running == 0 && set->pins == 0)
+        spool_log_close(&set->log);
+}
+
+/* A set that its sandbox has left stays for who reads in it. */
+static void execs_let_go(void *arg) {
+    struct execs *set = arg;
+    if (set->pins > 0)
+        return;
+    while (set->oldest != NULL) {
+        struct exec *x = set->oldest;
+        execs_remove(set, x);
+        exec_free(x);
+    }
+    loop_timer_stop(set->hub->loop, &set->rest);
+    loop_defer_stop(set->hub->loop, &set->tidy);
+    spool_log_close(&set->log);
+    if (set->freed)
+        free(set);
+}
+
+void execs_unpinned(struct execs *set) {
+    if (set->sandbox == NULL && set->pins == 0)
+        loop_defer(set->hub->loop, &set->tidy, execs_let_go, set);
+}
+
+void execs_finished(struct exec *x) {
+    struct execs *set = x->set;
+    struct metrics *m = set->hub->metrics;
+    set->running--;
+    set->done++;
+    set->bytes += execs_size(x);
+    m->ends[x->end.cause]++;
+    if (x->usage.wall_ns != 0) {
+        metrics_observe(&m->setup, x->setup_ns);
+        metrics_observe(&m->step_wall, x->usage.wall_ns);
+    }
+    if (set->done > EXECS_KEEP || set->bytes > EXECS_KEEP_BYTES || set->log.size > EXECS_LOG_MIN)
+        loop_defer(set->hub->loop, &set->tidy, execs_tidy, set);
+    if (set->rest.slot == 0)
+        loop_timer_at(set->hub->loop, &set->rest, clock_mono_ns() + EXECS_REST_MS * CLOCK_NS_PER_MS,
+                      execs_rest, set, NULL);
+}
+
+/* Coming back. */
+
+static void execs_replay(void *arg, const struct spool_log_record *r) {
+    struct execs *set = arg;
+    struct exec *x = execs_numbered(set, r->number);
+    switch (r->type) {
+    case SPOOL_LOG_START:
+        x = x == NULL ? exec_record_read_start(set, r) : NULL;
+        if (x != NULL)
+            execs_insert(set, x);
+        break;
+    case SPOOL_LOG_END:
+        if (x != NULL && exec_record_read_end(x, r) == 0)
+            set->done++;
+        break;
+    case SPOOL_LOG_FORGET:
+        if (x != NULL)
+            execs_forget(x, false);
+        break;
+    case SPOOL_LOG_INPUT:
+        if (x != NULL)
+            exec_record_read_input(x, r);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Of those that have no end: what came of their output. */
+static void execs_load_running(struct exec *x) {
+    uint64_t total[SPOOL_STREAMS];
+    char name[SPOOL_NAME_SIZE];
+    struct err err;
+    for (int i = 0; i < SPOOL_STREAMS; i++) {
+        struct spool *s = &x->out[i].spool;
+        err_clear(&err);
+        exec_io_name(x, i == SPOOL_STDOUT ? EXEC_IO_OUT : EXEC_IO_ERR, name);
+        if (spool_load(s, name, &err) < 0 && err.code != ENOENT)
+            execs_log(x, &err);
+        total[i] = s->total;
+    }
+    err_clear(&err);
+    exec_io_name(x, EXEC_IO_EVENTS, name);
+    if (spool_events_load(&x->events, name, total, &err) < 0)
+        execs_log(x, &err);
+    exec_io_recover(x);
+    x->set->running++;
+}
+
+static int execs_load(struct execs *set, struct err *err) {
+    if (!spool_log_exists(&set->log))
+        return 0;
+    if (spool_log_load(&set->log, execs_replay, set, err) < 0)
+        return -1;
+    for (struct exec *x = set->newest; x != NULL; x = x->older) {
+        if (x->state == EXEC_RUNNING)
+            execs_load_running(x);
+        else
+            set->bytes += execs_size(x);
+    }
+    execs_tidy(set);
+    return 0;
+}
+
+/* An execution of which nothing is known any more: it must not go on unseen. */
+static void execs_adopt_stranger(struct execs *set, uint32_t number, int fds[3]) {
+    static const struct limits_effective none = {0};
+    const struct exec_birth birth = {
+        .id = "unknown", .name = "unknown", .command = "", .limits = &none};
+    struct exec *x = exec_new(set, &birth, NULL);
+    for (int i = 0; i < 3; i++)
+        fd_close(&fds[i]);
+    if (x == NULL)
+        return;
+    x->number = x->task.number = number;
+    execs_insert(set, x);
+    set->running++;
+    exec_adopt(x, fds);
+    exec_kill(x, CAUSE_CANCELLED);
+}
+
+static void execs_adopted(void *part, const struct wire_kept_exec *kept, int fds[][3],
+                          size_t count) {
+    struct execs *set = part;
+    for (size_t i = 0; i < count; i++) {
+        struct exec *x = execs_numbered(set, kept[i].head.exec);
+        if (x != NULL && x->state == EXEC_RUNNING && x->task.sandbox == NULL)
+            exec_adopt(x, fds[i]);
+        else if (x == NULL)
+            execs_adopt_stranger(set, kept[i].head.exec, fds[i]);
+        for (int k = 0; k < 3; k++)
+            fd_close(&fds[i][k]);
+    }
+    struct exec *older;
+    for (struct exec *x = set->newest; x != NULL; x = older) {
+        older = x->older;
+        if (x->state == EXEC_RUNNING && x->task.sandbox == NULL)
+            exec_abort(x, CAUSE_INTERRUPTED);
+    }
+}
+
+/* Its directory goes: what is open can still be read, and nothing is opened by name any more. */
+static void execs_leave(struct execs *set) {
+    for (struct exec *x = set->newest; x != NULL; x = x->older) {
+        exec_abort(x, CAUSE_INTERRUPTED); /* those that no adoption has found */
+        x->out[SPOOL_STDOUT].spool.dir = -1;
+        x->out[SPOOL_STDERR].spool.dir = -1;
+        x->events.file.dir = -1;
+    }
+    set->log.dir = -1;
+    set->dir = -1;
+    set->sandbox = NULL;
+    loop_defer_stop(set->hub->loop, &set->tidy);
+}
+
+static void execs_gone(void *part) {
+    struct execs *set = part;
+    execs_leave(set);
+    execs_let_go(set);
+}
+
+static void execs_free(void *part) {
+    struct execs *set = part;
+    execs_leave(set);
+    set->freed = true;
+    execs_let_go(set);
+}
+
+const struct sandbox_part_ops execs_part_ops = {
+    .free = execs_free, .adopted = execs_adopted, .gone = execs_gone};
+
+struct execs *execs_of(const struct sandbox *sb) {
+    return sandbox_part(sb, SANDBOX_EXECS);
+}
+
+struct execs *execs_new(struct exec_hub *hub, struct sandbox *sb, struct err *err) {
+    struct execs *set = calloc(1, sizeof(*set));
+    if (set == NULL) {
+        err_set(err, ERR_SYSTEM, ENOMEM, "keeping executions: out of memory");
+        return NULL;
+    }
+    set->hub = hub;
+    set->sandbox = sb;
+    set->dir = sandbox_dir(sb);
+    spool_log_init(&set->log, set->dir);
+    if (execs_load(set, err) < 0) {
+        set->freed = true;
+        execs_let_go(set);
+        return NULL;
+    }
+    sandbox_part_set(sb, SANDBOX_EXECS, &execs_part_ops, set);
+    return set;
+}
+
+int execs_attach(struct server *s, struct sandbox *sb, struct err *err) {
+    if (execs_of(sb) != NULL)
+        return 0;
+    if (s->exec_hub == NULL)
+        s->exec_hub = execs_hub_new(s->loop, &s->log, &s->metrics, err);
+    if (s->exec_hub == NULL)
+        return -1;
+    return execs_new(s->exec_hub, sb, err) != NULL ? 0 : -1;
+}
