@@ -6,6 +6,7 @@
 
 #include "admit.h"
 #include "execs.h"
+#include "id.h"
 #include "json_out.h"
 #include "sandbox.h"
 #include "spec.h"
@@ -105,6 +106,18 @@ static int api_exec_refused(const struct sandbox *sb, const struct err *err,
     return api_error_set(error, 500, "internal", NULL, "The command could not be sent.");
 }
 
+/* What runs in the background is there to stay: a server, not a step that hangs. */
+static void api_exec_stay(const struct request_limits *wish, const struct wire_policy *policy,
+                          struct limits_effective *limits) {
+    static const enum limit_id ids[] = {LIMIT_WALL_MS, LIMIT_CPU_MS};
+    for (size_t i = 0; i < 2; i++) {
+        if (wish->set[ids[i]])
+            continue;
+        limits->values.v[ids[i]] = policy->ceiling.v[ids[i]];
+        limits->from[ids[i]] = LIMITS_FROM_POLICY;
+    }
+}
+
 static struct exec *api_exec_start(struct execs *set, const struct exec_request *r,
                                    const uint8_t *hash, struct api_error *error) {
     struct sandbox *sb = set->sandbox;
@@ -115,9 +128,11 @@ static struct exec *api_exec_start(struct execs *set, const struct exec_request 
     struct err err;
     err_clear(&err);
     if (api_exec_check_size(sb, r, error) < 0 ||
-        admit_exec(step, policy, sandbox_limits(sb), &limits, error) < 0)
+        admit_step_limits(&step->limits, "", policy, sandbox_limits(sb), &limits, error) < 0)
         return NULL;
-    if (r->id == NULL && execs_name(set->hub, id, &err) < 0) {
+    if (!r->run.wait)
+        api_exec_stay(&step->limits, policy, &limits);
+    if (r->id == NULL && id_make(id, sizeof(id), "ex_", &err) < 0) {
         api_error_memory(error);
         return NULL;
     }

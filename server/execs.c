@@ -3,14 +3,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "fd.h"
 #include "server.h"
-
-#define EXECS_ID_CHARS 24u
 
 struct exec_hub *execs_hub_new(struct loop *loop, struct log *log, struct metrics *metrics,
                                struct err *err) {
@@ -32,24 +29,6 @@ void execs_hub_free(struct exec_hub *hub) {
     fd_close(&hub->scratch[0]);
     fd_close(&hub->scratch[1]);
     free(hub);
-}
-
-int execs_name(struct exec_hub *hub, char id[EXEC_ID_SIZE], struct err *err) {
-    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
-    size_t n = 0;
-    memcpy(id, "ex_", 3);
-    while (n < EXECS_ID_CHARS) {
-        if (hub->random_left == 0) {
-            if (getrandom(hub->random, sizeof(hub->random), 0) != (ssize_t)sizeof(hub->random))
-                return err_sys(err, "naming an execution");
-            hub->random_left = sizeof(hub->random);
-        }
-        unsigned char byte = hub->random[--hub->random_left];
-        if (byte < 252) /* 7 * 36: no letter is more likely than another */
-            id[3 + n++] = alphabet[byte % 36];
-    }
-    id[3 + n] = '\0';
-    return 0;
 }
 
 void execs_log(const struct exec *x, const struct err *err) {
@@ -325,32 +304,14 @@ static int execs_load(struct execs *set, struct err *err) {
     return 0;
 }
 
-/* An execution of which nothing is known any more: it must not go on unseen. */
-static void execs_adopt_stranger(struct execs *set, uint32_t number, int fds[3]) {
-    static const struct limits_effective none = {0};
-    const struct exec_birth birth = {
-        .id = "unknown", .name = "unknown", .command = "", .limits = &none};
-    struct exec *x = exec_new(set, &birth, NULL);
-    for (int i = 0; i < 3; i++)
-        fd_close(&fds[i]);
-    if (x == NULL)
-        return;
-    x->number = x->task.number = number;
-    execs_insert(set, x);
-    set->running++;
-    exec_adopt(x, fds);
-    exec_kill(x, CAUSE_CANCELLED);
-}
-
 static void execs_adopted(void *part, const struct wire_kept_exec *kept, int fds[][3],
                           size_t count) {
     struct execs *set = part;
     for (size_t i = 0; i < count; i++) {
         struct exec *x = execs_numbered(set, kept[i].head.exec);
+        /* What is over for us, or unknown, is not adopted: the sandbox ends it. */
         if (x != NULL && x->state == EXEC_RUNNING && x->task.sandbox == NULL)
             exec_adopt(x, fds[i]);
-        else if (x == NULL)
-            execs_adopt_stranger(set, kept[i].head.exec, fds[i]);
         for (int k = 0; k < 3; k++)
             fd_close(&fds[i][k]);
     }

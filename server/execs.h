@@ -35,9 +35,7 @@ struct exec_hub {
     struct loop *loop; /* borrowed, as are log and metrics */
     struct log *log;
     struct metrics *metrics;
-    int scratch[2];            /* a pipe, to look into other ones; -1 = not made yet */
-    unsigned char random[512]; /* for ids, fetched in advance */
-    size_t random_left;
+    int scratch[2]; /* a pipe, to look into other ones; -1 = not made yet */
     char copies[SPOOL_STREAMS][EXEC_INLINE_MAX];
 };
 
@@ -68,8 +66,6 @@ extern const struct sandbox_part_ops execs_part_ops;
 
 struct execs *execs_of(const struct sandbox *sb);
 struct exec *execs_find(const struct execs *set, const char *id);
-/* "ex_" and 24 of [a-z0-9]. */
-int execs_name(struct exec_hub *hub, char id[EXEC_ID_SIZE], struct err *err);
 
 /* Puts it into the table, in front. */
 void execs_insert(struct execs *set, struct exec *x);

@@ -120,16 +120,20 @@ static int sandbox_may_start(const struct sandbox *sb, const struct sandbox_task
     return 0;
 }
 
+uint32_t sandbox_number(struct sandbox *sb) {
+    return sandbox_take_number(sb, NULL) < 0 ? 0 : sb->next_number++;
+}
+
 int sandbox_exec(struct sandbox *sb, struct sandbox_task *t, const struct link_exec *x,
                  struct err *err) {
     struct link_exec packet = *x;
-    if (sandbox_may_start(sb, t, err) < 0 || sandbox_take_number(sb, err) < 0)
+    if (sandbox_may_start(sb, t, err) < 0 || (t->number == 0 && sandbox_take_number(sb, err) < 0))
         return -1;
     packet.open = NULL;
-    packet.number = sb->next_number;
+    packet.number = t->number != 0 ? t->number : sb->next_number++;
     if (link_exec(sb->jail, &packet, err) < 0)
         return -1;
-    sandbox_add_task(sb, t, sb->next_number++);
+    sandbox_add_task(sb, t, packet.number);
     if (t->command)
         sb->executions++;
     return 0;

@@ -58,7 +58,8 @@ struct sandbox_task {
     const struct sandbox_task_ops *ops;
 };
 
-/* Reserves a number for a task: what is kept of it may be on disk before it begins. */
+/* Reserves a number for a task: what is kept of it may be on disk before it begins. 0 = there is
+ * none to be had: sandbox_exec() says why. */
 uint32_t sandbox_number(struct sandbox *sb);
 /* Sends the EXEC (x->open is ignored, x->number is filled in; t->number when that is reserved, else
  * a new one). -1: ERR_STATE when it is not READY

@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "drop.h"
+#include "execs.h"
 #include "fd.h"
 #include "listen.h"
 #include "opt.h"
@@ -135,7 +136,9 @@ static int serve_tokens(struct serve *v, struct err *err) {
 }
 
 static int serve_probe(struct serve *v, struct err *err) {
-    (void)v;
+    fd_cleanup int dir = state_open_dir(&v->server.state, STATE_SERVER, err);
+    if (dir < 0 || spool_probe(dir, err) < 0)
+        return -1;
     return capture_probe(err);
 }
 
@@ -164,8 +167,11 @@ static void serve_shard_dead(void *arg, const char *name) {
 
 /* A sandbox of an earlier server: each module reads what it left in the sandbox's directory. */
 static void serve_sandbox_loaded(void *arg, struct sandbox *sb) {
-    (void)arg;
-    (void)sb;
+    struct server *s = arg;
+    struct err err;
+    err_clear(&err);
+    if (execs_attach(s, sb, &err) < 0)
+        log_err(&s->log, LOG_ERROR, "executions_unreadable", &err);
 }
 
 static int serve_core(struct serve *v, struct err *err) {
@@ -309,6 +315,7 @@ static void serve_clean_up(struct serve *v) {
     runs_done(&s->runs);
     sandboxes_done(&s->sandboxes);
     snapshots_done(&s->snapshots);
+    execs_hub_free(s->exec_hub);
     links_stop(&s->links);
     auth_stop(&s->auth);
     loop_free(s->loop);

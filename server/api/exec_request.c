@@ -50,8 +50,10 @@ static const struct request_field exec_request_pty_fields[] = {
 };
 
 bool exec_request_id_ok(const char *id) {
-    size_t len = strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
-    return len >= 1 && len <= EXEC_REQUEST_ID_MAX && id[len] == '\0';
+    if (strncmp(id, "ex_", 3) != 0)
+        return false;
+    size_t len = 3 + strspn(id + 3, "abcdefghijklmnopqrstuvwxyz0123456789");
+    return len >= EXEC_REQUEST_ID_MIN && len <= EXEC_REQUEST_ID_MAX && id[len] == '\0';
 }
 
 static int exec_request_read_id(struct request_ctx *ctx, json_t *value, const char **id) {
@@ -61,8 +63,7 @@ static int exec_request_read_id(struct request_ctx *ctx, json_t *value, const ch
         return -1;
     if (!exec_request_id_ok(text))
         return request_fail(ctx, &at, 400, "invalid_value",
-                            "must have 1 to %u characters of A-Z, a-z, 0-9, '_' and '-'.",
-                            EXEC_REQUEST_ID_MAX);
+                            "must be \"ex_\" and 20 to 32 characters of a-z and 0-9.");
     *id = text;
     return 0;
 }

@@ -9,7 +9,8 @@
 #include "api_error.h"
 #include "request.h"
 
-#define EXEC_REQUEST_ID_MAX 64u     /* characters, each of [A-Za-z0-9_-] */
+#define EXEC_REQUEST_ID_MIN 23u /* characters: "ex_" and 20 to 32 of [a-z0-9] */
+#define EXEC_REQUEST_ID_MAX 35u
 #define EXEC_REQUEST_SIZE_MAX 4096u /* rows, and columns, of a terminal */
 
 struct exec_request {
