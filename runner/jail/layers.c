@@ -289,10 +289,18 @@ void layers_restore(struct layers_volume *v, const char *key, layers_done *done,
 
 bool layers_find(const struct layers *layers, const char *key, uint64_t *bytes, uint64_t *files) {
     const struct layers_snap *snap = layers_store_find(layers, key);
+    uint64_t b = 0;
+    uint64_t f = 0;
     if (snap == NULL) {
         return false;
     }
-    layers_store_sum(&snap->stack, NULL, bytes, files);
+    layers_store_sum(&snap->stack, NULL, &b, &f);
+    if (bytes != NULL) {
+        *bytes = b;
+    }
+    if (files != NULL) {
+        *files = f;
+    }
     return true;
 }
 

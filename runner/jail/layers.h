@@ -101,7 +101,7 @@ int layers_upper(const struct layers_volume *v, struct err *err);
  * included; *full when one of the limits is met. */
 int layers_use(const struct layers_volume *v, uint64_t *bytes, uint64_t *inodes, bool *full);
 
-/* -> false when there is no such snapshot. */
+/* -> false when there is no such snapshot. `bytes` and `files` may be NULL. */
 bool layers_find(const struct layers *layers, const char *key, uint64_t *bytes, uint64_t *files);
 /* No new use will be made of it; what stands on it goes on. */
 void layers_drop(struct layers *layers, const char *key);

@@ -1,7 +1,5 @@
 #include "layers.h"
 
-#include <grp.h>
-#include <sys/prctl.h>
 #include <sys/xattr.h>
 
 #include "unit_layers_jail.h"

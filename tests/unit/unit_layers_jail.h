@@ -2,8 +2,10 @@
  * jail's user, and an event loop that waits for one answer. Needs root. */
 #pragma once
 
+#include <grp.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
