@@ -24,16 +24,8 @@ static void run_io_event(void *arg, uint32_t events);
 int run_io_open(struct run_stream *s, struct run *run, uint8_t type, uint64_t cap, int *child,
                 struct err *err) {
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return err_sys(err, "making a pipe for output");
-    /* Only our end must not block. The other one may be opened again by its user, as /dev/stdout.
-     */
-    if (fcntl(ends[0], F_SETFL, O_NONBLOCK) < 0 || fchmod(ends[1], 0666) < 0) {
-        err_sys(err, "preparing a pipe for output");
-        fd_close(&ends[0]);
-        fd_close(&ends[1]);
+    if (pipes_take(&run->runs->pipes, ends, err) < 0)
         return -1;
-    }
     s->run = run;
     s->type = type;
     s->fd = ends[0];

@@ -22,6 +22,7 @@ void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct lin
     runs->links = links;
     runs->metrics = metrics;
     runs->options = *options;
+    pipes_init(&runs->pipes, loop);
     queue_init(&runs->queue, options->queue_count, options->queue_bytes);
 }
 
@@ -32,6 +33,7 @@ void runs_done(struct runs *runs) {
     loop_defer_stop(runs->loop, &runs->evict);
     loop_timer_stop(runs->loop, &runs->starve);
     loop_timer_stop(runs->loop, &runs->rest);
+    pipes_done(&runs->pipes);
     while (runs->oldest != NULL) {
         struct run *run = runs->oldest;
         runs->oldest = run->newer;

@@ -10,6 +10,7 @@
 #include "log.h"
 #include "loop.h"
 #include "metrics.h"
+#include "pipes.h"
 #include "queue.h"
 #include "run.h"
 
@@ -29,6 +30,7 @@ struct runs {
     struct links *links;
     struct metrics *metrics;
     struct runs_options options;
+    struct pipes pipes;
     struct queue queue;
     struct run *buckets[RUNS_BUCKETS];
     struct run *newest, *oldest;           /* all, by age */

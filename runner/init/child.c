@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -25,6 +27,13 @@
 #include "setup.h"
 #include "spec.h"
 #include "unpack.h"
+
+#define CHILD_PAGE 4096u
+#define CHILD_STACK 16384u /* what launching a command takes */
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 
 struct child {
     _Alignas(8) char message[sizeof(struct initmsg_exec) + WIRE_SPEC_INLINE_MAX];
@@ -238,12 +247,25 @@ child_run(struct child *c, size_t size, const int *fds, size_t nfds) {
     child_refuse("exec", path, errno);
 }
 
+/* Touches what the start of a command will need, so that it meets no page fault here: the message,
+ * the first strings, the stack, and the program itself, whose pages a fork does not map. */
+static void child_warm(struct child *c) {
+    extern const char __executable_start[], etext[];
+    volatile char stack[CHILD_STACK];
+    for (size_t i = 0; i < sizeof stack; i += CHILD_PAGE) {
+        stack[i] = 0;
+    }
+    memset(c, 0, sizeof(struct initmsg_exec) + CHILD_PAGE);
+    memset(&c->spec, 0, 64 * sizeof(char *));
+    memset(c->spec.env, 0, 64 * sizeof(char *));
+    uintptr_t from = (uintptr_t)__executable_start & ~(uintptr_t)(CHILD_PAGE - 1);
+    (void)madvise((void *)from, (uintptr_t)etext - from, MADV_POPULATE_READ); /* since 5.14 */
+}
+
 void child_main(int sock, int signals) {
     struct child *c = scratch_new(sizeof *c);
     child_descriptors(sock, signals);
-    /* Touched now, so that the start of a command meets no page fault here. */
-    memset(c, 0, sizeof(struct initmsg_exec) + 4096);
-    memset(&c->spec, 0, 64 * sizeof(char *));
+    child_warm(c);
     child_confine(c);
     int fds[FD_PASS_MAX];
     size_t nfds = 0;

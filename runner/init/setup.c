@@ -391,6 +391,7 @@ int setup_halfway_user(const char **stage) {
     return setsid() < 0 ? -1 : 0;
 }
 
+/* The plain call: libc's would first see to threads, of which there are none. */
 int setup_become_user(void) {
-    return setresuid(INITMSG_UID_USER, INITMSG_UID_USER, INITMSG_UID_USER);
+    return (int)syscall(SYS_setresuid, INITMSG_UID_USER, INITMSG_UID_USER, INITMSG_UID_USER);
 }

@@ -234,7 +234,8 @@ static int cgroup_step_parent(const struct cgroup_host *host, const struct cgrou
     return jail->fd[i] >= 0 ? jail->fd[i] : host->tree[i].base_fd;
 }
 
-int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, struct err *err) {
+static int cgroup_step_open_usage(const struct cgroup_host *host, struct cgroup_step *step,
+                                  struct err *err) {
     size_t mem = cgroup_find(host, CGROUP_MEMORY);
     size_t acct = cgroup_find(host, CGROUP_CPUACCT);
     size_t kill = cgroup_find(host, CGROUP_KILL);
@@ -261,8 +262,15 @@ int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, 
         return -1;
     }
     step->events_fd = cgroup_open(step->fd[kill], "cgroup.events", err);
-    if (step->events_fd < 0 || !step->own) {
-        return step->events_fd < 0 ? -1 : 0;
+    return step->events_fd < 0 ? -1 : 0;
+}
+
+int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, struct err *err) {
+    if (step->events_fd < 0 && cgroup_step_open_usage(host, step, err) != 0) {
+        return -1;
+    }
+    if (!step->own || step->share_fd >= 0) {
+        return 0;
     }
     struct cgroup_counts c = {-1, -1, -1};
     int rc = cgroup_counts_open(host, step->fd, &c, err);

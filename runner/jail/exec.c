@@ -10,6 +10,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -328,6 +329,61 @@ static void exec_reset_scheduling(pid_t pid) {
     (void)sched_setaffinity(pid, sizeof all, &all);
 }
 
+static int exec_measure(struct exec *x, struct err *err) {
+    struct cgroup_usage u;
+    struct cgroup_jail_usage ju;
+    struct end_facts *f = &x->facts;
+    const struct cgroup_host *host = x->jail->host->cgroups;
+    if (cgroup_step_read(&x->cgroup, &u, err) != 0 ||
+        cgroup_jail_read(host, &x->jail->cgroup, &x->cgroup, &ju, err) != 0) {
+        return -1;
+    }
+    f->cpu_ns = u.cpu_ns > x->cpu_before_ns ? u.cpu_ns - x->cpu_before_ns : 0;
+    f->oom_kills = u.oom_kills;
+    f->mem_peak_bytes = u.mem_peak_bytes;
+    f->pids_refused = ju.pids_refused;
+    if (u.oom_kills > 0 && cgroup_jail_peak(&x->jail->cgroup, &f->jail_mem_peak_bytes, err) != 0) {
+        return -1;
+    }
+    if (jail_disk(x->jail, &f->disk_bytes, &f->inodes, &f->disk_full) != 0) {
+        return err_sys(err, "reading the use of the writable file system");
+    }
+    uint64_t user = u.cpu_user_ns < f->cpu_ns ? u.cpu_user_ns : f->cpu_ns;
+    x->usage = (struct wire_usage){
+        .cpu_user_ns = user,
+        .cpu_system_ns = f->cpu_ns - user,
+        .mem_peak_bytes = u.mem_peak_bytes,
+        .throttled_ns = ju.throttled_ns,
+        .disk_bytes = f->disk_bytes,
+        .inodes = f->inodes,
+        .pids_peak = (uint32_t)(ju.pids_peak > x->pids_seen ? ju.pids_peak : x->pids_seen),
+        .oom_kills = (uint32_t)u.oom_kills,
+        .pids_refused = (uint32_t)ju.pids_refused,
+    };
+    return 0;
+}
+
+/* The command's first process is gone, and process 1 is about to report it. If nothing of the step
+ * is left, what it used is known now, and need not be looked up when the report is here. */
+static void exec_gone(void *arg, uint32_t events) {
+    struct exec *x = arg;
+    (void)events;
+    loop_del(x->jail->host->loop, &x->pid_src);
+    if (x->state != EXEC_RUNNING) {
+        return;
+    }
+    exec_hear(x);
+    x->measured = cgroup_step_populated(&x->cgroup, NULL) == 0 && exec_measure(x, NULL) == 0;
+}
+
+/* Only to be quick: without it the end is told just as well. */
+static void exec_expect(struct exec *x) {
+    x->pidfd = (int)syscall(SYS_pidfd_open, x->outside_pid, 0);
+    if (x->pidfd >= 0) {
+        (void)loop_add(x->jail->host->loop, &x->pid_src, x->pidfd, EPOLLIN, exec_gone, x, NULL);
+    }
+}
+
 /* Does the step have less of something than the jail? */
 static bool exec_is_narrow(const struct exec *x, const struct limits *step) {
     const struct limits *jail = &x->jail->limits;
@@ -368,56 +424,25 @@ int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
         return -1;
     }
     /* The command is on its way; this is the time to get ready for its end. */
-    if (cgroup_step_watch(host, &x->cgroup, err) != 0) {
+    if (cgroup_step_watch(host, &x->cgroup, err) != 0 || exec_arm(x, err) != 0) {
         return -1;
     }
-    return exec_arm(x, err);
-}
-
-static int exec_usage(struct exec *x, struct wire_end *end, struct err *err) {
-    struct cgroup_usage u;
-    struct cgroup_jail_usage ju;
-    struct end_facts *f = &x->facts;
-    const struct cgroup_host *host = x->jail->host->cgroups;
-    if (cgroup_step_read(&x->cgroup, &u, err) != 0 ||
-        cgroup_jail_read(host, &x->jail->cgroup, &x->cgroup, &ju, err) != 0) {
-        return -1;
-    }
-    f->cpu_ns = u.cpu_ns > x->cpu_before_ns ? u.cpu_ns - x->cpu_before_ns : 0;
-    f->oom_kills = u.oom_kills;
-    f->mem_peak_bytes = u.mem_peak_bytes;
-    f->pids_refused = ju.pids_refused;
-    if (u.oom_kills > 0 && cgroup_jail_peak(&x->jail->cgroup, &f->jail_mem_peak_bytes, err) != 0) {
-        return -1;
-    }
-    if (jail_disk(x->jail, &f->disk_bytes, &f->inodes, &f->disk_full) != 0) {
-        return err_sys(err, "reading the use of the writable file system");
-    }
-    uint64_t user = u.cpu_user_ns < f->cpu_ns ? u.cpu_user_ns : f->cpu_ns;
-    end->usage = (struct wire_usage){
-        .wall_ns = f->started && f->exit_ns > f->start_ns ? f->exit_ns - f->start_ns : 0,
-        .cpu_user_ns = user,
-        .cpu_system_ns = f->cpu_ns - user,
-        .mem_peak_bytes = u.mem_peak_bytes,
-        .throttled_ns = ju.throttled_ns,
-        .disk_bytes = f->disk_bytes,
-        .inodes = f->inodes,
-        .pids_peak = (uint32_t)(ju.pids_peak > x->pids_seen ? ju.pids_peak : x->pids_seen),
-        .oom_kills = (uint32_t)u.oom_kills,
-        .pids_refused = (uint32_t)ju.pids_refused,
-        .stragglers_killed = x->stragglers,
-    };
+    exec_expect(x);
     return 0;
 }
 
 static void exec_finish(struct exec *x) {
     struct err err;
     struct wire_end end;
+    const struct end_facts *f = &x->facts;
     memset(&end, 0, sizeof end);
-    if (exec_usage(x, &end, &err) != 0) {
+    if (!x->measured && exec_measure(x, &err) != 0) {
         jail_fail(x->jail, "usage", err.code, err.text);
         return;
     }
+    end.usage = x->usage;
+    end.usage.wall_ns = f->started && f->exit_ns > f->start_ns ? f->exit_ns - f->start_ns : 0;
+    end.usage.stragglers_killed = x->stragglers;
     end_decide(&x->facts, &end);
     end.head.exec = x->number;
     end.setup_ns =
@@ -482,7 +507,9 @@ void exec_close(struct exec *x) {
     loop_timer_stop(loop, &x->drain_timer);
     loop_timer_stop(loop, &x->signal_timer);
     loop_del(loop, &x->src);
+    loop_del(loop, &x->pid_src);
     fd_close(&x->sock);
+    fd_close(&x->pidfd);
 }
 
 int exec_remove(struct exec *x, struct err *err) {

@@ -54,7 +54,8 @@ struct exec {
     int sock;
     uint32_t inside_pid;
     pid_t outside_pid;
-    struct loop_source src;
+    int pidfd; /* of the command, while it runs */
+    struct loop_source src, pid_src;
     struct loop_timer wall_timer, cpu_timer, watch_timer, drain_timer, signal_timer;
     struct cgroup_step cgroup;
     struct end_facts facts;
@@ -69,7 +70,9 @@ struct exec {
     bool terminal;      /* it was asked for, and has not come */
     bool frozen;        /* cgroup.freeze was written */
     uint64_t frozen_ns; /* since when */
-    uint64_t signals;   /* mask of those that wait for its start */
+    bool measured;      /* `usage` and the facts of it are those of its end */
+    struct wire_usage usage;
+    uint64_t signals; /* mask of those that wait for its start */
     uint32_t pids_seen;
     uint32_t filtered; /* calls that the filter ended a process for */
 };

@@ -116,8 +116,8 @@ struct exec *exec_new(struct jail *jail, unsigned ordinal, struct err *err) {
     }
     x->jail = jail;
     x->ordinal = ordinal;
-    x->sock = -1;
-    x->src.fd = -1;
+    x->sock = x->pidfd = -1;
+    x->src.fd = x->pid_src.fd = -1;
     cgroup_step_init(&x->cgroup);
     return x;
 }
@@ -128,5 +128,8 @@ int exec_make_cgroup(struct exec *x, struct err *err) {
         0) {
         return -1;
     }
-    return cgroup_step_limit(host, &x->cgroup, &x->jail->limits, err);
+    if (cgroup_step_limit(host, &x->cgroup, &x->jail->limits, err) != 0) {
+        return -1;
+    }
+    return x->jail->sandbox ? 0 : cgroup_step_watch(host, &x->cgroup, err);
 }

@@ -258,13 +258,13 @@ void jail_exec_done(struct jail *j, struct exec *x, const struct wire_end *end) 
     if (j->state != JAIL_READY) {
         return;
     }
-    exec_close(x);
     x->owner = NULL;
     j->running--;
-    j->events->ended(j->arg, j, owner, end);
+    j->events->ended(j->arg, j, owner, end); /* first of all: somebody waits for it */
     if (j->state != JAIL_READY) {
         return; /* killed by its owner: everything goes at once */
     }
+    exec_close(x);
     if (j->sandbox) {
         /* The next command may be here already: that one first. */
         if (j->sweep_timer.slot == 0) {

@@ -1,0 +1,24 @@
+/* Pipes for the output of commands, made ahead of need: a run's answer should not wait for them. */
+#pragma once
+
+#include <stddef.h>
+
+#include "err.h"
+#include "loop.h"
+
+#define PIPES_READY 8u
+
+struct pipes {
+    struct loop *loop;
+    struct loop_timer refill;
+    int ready[PIPES_READY][2];
+    size_t count;
+};
+
+/* The first are made a moment later. */
+void pipes_init(struct pipes *p, struct loop *loop);
+/* Closes those that nobody took. Accepts a zeroed struct. */
+void pipes_done(struct pipes *p);
+/* A pipe whose reading end ends[0] does not block and whose writing end ends[1] does, and can be
+ * opened again by any user through /dev/stdout. The caller owns both. */
+int pipes_take(struct pipes *p, int ends[2], struct err *err);
