@@ -1,16 +1,24 @@
 #include "link.h"
 
+#include <fcntl.h>
+
 #include "fake_shard.h"
 
 struct seen {
     int ready, down, slot_free;
     char why[400];
     int ended, failed, lost;
+    int opened, started, done, kept_exec, closed;
+    uint32_t number;
+    int fds[LINK_KEEP_FDS]; /* of the last KEPT_EXEC; owned */
+    size_t kept, kept_snapshots;
 };
 
 static void on_ready(void *arg, struct link *l) {
-    (void)l;
-    ((struct seen *)arg)->ready++;
+    struct seen *s = arg;
+    s->ready++;
+    s->kept = l->kept.count;
+    s->kept_snapshots = l->kept_snapshots.count;
 }
 
 static void on_down(void *arg, struct link *l, const struct err *why) {
@@ -38,6 +46,42 @@ static void on_failed(void *owner, const struct wire_failed *failed) {
 static void on_lost(void *owner) {
     ((struct seen *)owner)->lost++;
 }
+
+static void on_opened(void *owner) {
+    ((struct seen *)owner)->opened++;
+}
+
+static void on_started(void *owner, uint32_t number, int master) {
+    ((struct seen *)owner)->started++;
+    ((struct seen *)owner)->number = number;
+    assert_true(fcntl(master, F_GETFD) & FD_CLOEXEC);
+    fd_close(&master);
+}
+
+static void on_done(void *owner, const struct wire_done *done) {
+    (void)done;
+    ((struct seen *)owner)->done++;
+}
+
+static void on_kept_exec(void *owner, const struct wire_kept_exec *kept,
+                         const int fds[LINK_KEEP_FDS]) {
+    struct seen *s = owner;
+    s->kept_exec++;
+    s->number = kept->head.exec;
+    memcpy(s->fds, fds, sizeof(s->fds));
+}
+
+static void on_closed(void *arg) {
+    ((struct seen *)arg)->closed++;
+}
+
+static const struct link_jail_ops sandbox_ops = {.ended = on_ended,
+                                                 .failed = on_failed,
+                                                 .lost = on_lost,
+                                                 .opened = on_opened,
+                                                 .started = on_started,
+                                                 .done = on_done,
+                                                 .kept_exec = on_kept_exec};
 
 static const struct link_jail_ops ops = {.ended = on_ended, .failed = on_failed, .lost = on_lost};
 
@@ -183,6 +227,144 @@ static void test_closed_before_close(void **state) {
     assert_true(fake_quiet(&t->fake));
 }
 
+static struct link_jail *open_sandbox(struct side *t, uint64_t *id) {
+    struct err err = {0};
+    struct wire_open open;
+    memset(&open, 0, sizeof(open));
+    snprintf(open.policy, sizeof(open.policy), "default");
+    snprintf(open.image, sizeof(open.image), "host");
+    snprintf(open.key, sizeof(open.key), "sb_1");
+    open.flags = WIRE_OPEN_SANDBOX;
+    for (int i = 0; i < LIMIT_COUNT; i++)
+        open.limits.v[i] = limit_info((enum limit_id)i)->min;
+    struct link_jail *j = link_open_sandbox(&t->link, &sandbox_ops, &t->seen);
+    assert_non_null(j);
+    unit_works(link_open(j, &open, &err), err);
+    *id = fake_expect(&t->fake, WIRE_OPEN)->jail;
+    return j;
+}
+
+static size_t open_files(void) {
+    size_t n = 0;
+    for (int fd = 0; fd < 256; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+static void test_sandbox(void **state) {
+    struct side *t = *state;
+    uint64_t id, run;
+    fake_greet(&t->fake, 1);
+    struct link_jail *j = open_sandbox(t, &id);
+    assert_false(link_has_sandbox_room(&t->link));
+    assert_null(link_open_sandbox(&t->link, &sandbox_ops, &t->seen));
+    /* Runs have places of their own. */
+    assert_true(link_has_room(&t->link));
+    open_jail(t, &run);
+    assert_true(run != id);
+    fake_send_opened(&t->fake, id);
+    assert_int_equal(t->seen.opened, 1);
+    link_freeze(j, true);
+    fake_send_done(&t->fake, fake_expect(&t->fake, WIRE_FREEZE), 0);
+    link_snapshot(j, "snap_1");
+    fake_send_done(&t->fake, fake_expect(&t->fake, WIRE_SNAPSHOT), 5);
+    link_restore(j, "snap_1");
+    fake_send_done(&t->fake, fake_expect(&t->fake, WIRE_RESTORE), 0);
+    assert_int_equal(t->seen.done, 3);
+    link_signal(j, 7, 2);
+    assert_int_equal(fake_expect(&t->fake, WIRE_SIGNAL)->exec, 7);
+    link_drop_snapshot(&t->link, "snap_1");
+    assert_int_equal(fake_expect(&t->fake, WIRE_DROP)->jail, 0);
+    link_close_then(j, on_closed, &t->seen);
+    fake_expect(&t->fake, WIRE_CLOSE);
+    assert_int_equal(t->seen.closed, 0);
+    fake_send_closed(&t->fake, id);
+    assert_int_equal(t->seen.closed, 1);
+    assert_true(link_has_sandbox_room(&t->link));
+}
+
+/* Several packets in one read, those with descriptors between others: each gets its own, and none
+ * is left open when nobody listens. */
+static void test_descriptors(void **state) {
+    struct side *t = *state;
+    uint64_t id;
+    fake_greet(&t->fake, 1);
+    struct link_jail *j = open_sandbox(t, &id);
+    fake_send_opened(&t->fake, id);
+    size_t before = open_files();
+    int fds[3] = {dup(0), dup(1), dup(2)};
+    fake_send_started(&t->fake, id, 3, fds[0]);
+    assert_int_equal(t->seen.started, 1);
+    assert_int_equal(t->seen.number, 3);
+    fake_send_kept_exec(&t->fake, id, 4, fds, 3);
+    assert_int_equal(t->seen.kept_exec, 1);
+    for (size_t i = 0; i < LINK_KEEP_FDS; i++) {
+        assert_true(fcntl(t->seen.fds[i], F_GETFD) & FD_CLOEXEC);
+        fd_close(&t->seen.fds[i]);
+    }
+    fake_send_kept_exec(&t->fake, id, 5, fds, 1);
+    assert_int_equal(t->seen.fds[0], -1);
+    assert_true(t->seen.fds[1] >= 0);
+    assert_int_equal(t->seen.fds[2], -1);
+    fd_close(&t->seen.fds[1]);
+    link_close_jail(j);
+    fake_expect(&t->fake, WIRE_CLOSE);
+    fake_send_started(&t->fake, id, 6, fds[0]);
+    fake_send_kept_exec(&t->fake, id, 7, fds, 3);
+    fake_send_closed(&t->fake, id);
+    assert_int_equal(t->seen.started, 1);
+    assert_int_equal(t->link.state, LINK_READY);
+    for (size_t i = 0; i < 3; i++)
+        fd_close(&fds[i]);
+    assert_int_equal(open_files(), before);
+}
+
+/* More descriptors than a packet may have: the connection ends and none of them stays open. */
+static void test_too_many_descriptors(void **state) {
+    struct side *t = *state;
+    uint64_t id;
+    struct wire_started started;
+    struct wire_end end;
+    struct err err = {0};
+    fake_greet(&t->fake, 1);
+    open_sandbox(t, &id);
+    size_t before = open_files();
+    int fds[6];
+    for (size_t i = 0; i < 6; i++)
+        fds[i] = dup(0);
+    memset(&started, 0, sizeof(started));
+    wire_head_init(&started.head, WIRE_STARTED, sizeof(started), id, 1);
+    unit_works(fd_send(t->fake.fd, &started, sizeof(started), fds, 6, &err), err);
+    memset(&end, 0, sizeof(end));
+    wire_head_init(&end.head, WIRE_END, sizeof(end), id, 1);
+    unit_works(fd_send(t->fake.fd, &end, sizeof(end), fds, 2, &err), err);
+    fake_turn(&t->fake);
+    assert_int_equal(t->seen.lost, 1);
+    for (size_t i = 0; i < 6; i++)
+        fd_close(&fds[i]);
+    assert_int_equal(open_files(), before - 1); /* the connection's own */
+}
+
+static void test_kept(void **state) {
+    struct side *t = *state;
+    fake_accept(&t->fake);
+    fake_expect(&t->fake, WIRE_HELLO);
+    fake_send_welcome(&t->fake, 2, 1);
+    fake_send_policy(&t->fake, "default");
+    fake_send_kept(&t->fake, WIRE_KEPT, "sb_1");
+    fake_send_kept(&t->fake, WIRE_KEPT_SNAPSHOT, "snap_1");
+    fake_send_kept(&t->fake, WIRE_KEPT, "sb_2");
+    fake_send_ready(&t->fake);
+    assert_int_equal(t->seen.kept, 2);
+    assert_int_equal(t->seen.kept_snapshots, 1);
+    assert_int_equal(t->link.kept.count, 0);
+    struct link_jail *j = link_open_sandbox(&t->link, &sandbox_ops, &t->seen);
+    link_adopt(j, "sb_1");
+    const struct wire_head *adopt = fake_expect(&t->fake, WIRE_ADOPT);
+    fake_send_done(&t->fake, adopt, 0);
+    assert_int_equal(t->seen.done, 1);
+}
+
 /* Each of these ends the connection. */
 enum wrong {
     WRONG_READY_FIRST,
@@ -191,12 +373,17 @@ enum wrong {
     WRONG_NO_SLOTS,
     WRONG_TOO_MANY_POLICIES,
     WRONG_NO_DEFAULT,
+    WRONG_TOO_MANY_KEPT,
     WRONG_LATE_POLICY,
     WRONG_UNKNOWN_JAIL,
     WRONG_CLOSED_IN_USE,
     WRONG_REQUEST,
     WRONG_SHORT,
     WRONG_LONG,
+    WRONG_LATE_KEPT,
+    WRONG_OPENED_RUN,
+    WRONG_STARTED_RUN,
+    WRONG_KEPT_EXEC_RUN,
     WRONG_COUNT
 };
 
@@ -217,6 +404,11 @@ static void send_wrong_early(struct fake_shard *f, int what) {
         fake_send_welcome(f, 1, 1);
         fake_send_policy(f, "default");
         fake_send_policy(f, "more");
+    }
+    if (what == WRONG_TOO_MANY_KEPT) {
+        fake_send_welcome(f, 1, 1);
+        fake_send_kept(f, WIRE_KEPT, "sb_1");
+        fake_send_kept(f, WIRE_KEPT, "sb_2");
     }
     if (what == WRONG_NO_DEFAULT) {
         fake_send_welcome(f, 1, 1);
@@ -245,6 +437,14 @@ static void send_wrong_late(struct side *t, int what) {
         unit_works(fd_send(f->fd, bytes, 3, NULL, 0, &err), err);
     if (what == WRONG_LONG)
         unit_works(fd_send(f->fd, bytes, sizeof(bytes), NULL, 0, &err), err);
+    if (what == WRONG_LATE_KEPT)
+        fake_send_kept(f, WIRE_KEPT, "sb_1");
+    if (what == WRONG_OPENED_RUN)
+        fake_send_opened(f, id);
+    if (what == WRONG_STARTED_RUN)
+        fake_send_started(f, id, 0, 0);
+    if (what == WRONG_KEPT_EXEC_RUN)
+        fake_send_kept_exec(f, id, 0, NULL, 0);
     fake_turn(f);
     assert_int_equal(t->seen.lost, 1);
 }
@@ -288,6 +488,10 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_abandon, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_closed_before_close, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_sandbox, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_descriptors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_too_many_descriptors, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_kept, setup, teardown),
         cmocka_unit_test(test_wrong),
         cmocka_unit_test_setup_teardown(test_slow_shard, setup, teardown),
     };
