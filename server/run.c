@@ -76,7 +76,7 @@ struct run *run_new(struct runs *runs, struct run_request *request,
     run->runs = runs;
     run_stream_clear(&run->collector);
     events_init(&run->events);
-    if (run_init_steps(run, request, admit) < 0) {
+    if (run_init_steps(run, request, admit) < 0 || (request->keep_steps && run_keep_new(run) < 0)) {
         run_free(run);
         err_set(err, ERR_SYSTEM, ENOMEM, "making a run: out of memory");
         return NULL;
@@ -106,6 +106,7 @@ void run_free(struct run *run) {
         capture_done(&step->err.capture);
         free(step->name);
     }
+    run_keep_free(run);
     run_io_close(&run->collector);
     loop_timer_stop(run->runs->loop, &run->watchdog);
     loop_timer_stop(run->runs->loop, &run->drain);
@@ -248,6 +249,15 @@ static void run_begin_step(struct run *run, size_t index, const struct wire_open
     run_notify(run);
 }
 
+/* With the snapshot in front of it, if one is to be kept. */
+static void run_next_step(struct run *run, size_t index) {
+    run->current = index;
+    if (run->keep != NULL && run_keep_before(run, index))
+        run_arm_watchdog(run, 0);
+    else
+        run_begin_step(run, index, NULL);
+}
+
 static void run_skip_rest(struct run *run) {
     for (size_t i = run->current + 1; i < run->step_count; i++) {
         run->steps[i].state = RUN_STEP_SKIPPED;
@@ -287,7 +297,7 @@ static void run_step_over(struct run *run) {
     bool go_on = (step->ok || step->continue_on_error) && !run->stop && run->cancel == CAUSE_NONE &&
                  run->jail != NULL;
     if (go_on && run->current + 1 < run->step_count) {
-        run_begin_step(run, run->current + 1, NULL);
+        run_next_step(run, run->current + 1);
         return;
     }
     run_skip_rest(run);
@@ -361,8 +371,49 @@ static void run_on_collected(struct run *run, const struct wire_end *wire) {
     run_settle(run);
 }
 
+/* The files are in place; or this is the end of the first step, which needs them. */
+static void run_on_prepared(struct run *run, const struct wire_end *wire) {
+    struct run_step *step = &run->steps[0];
+    struct step_end end;
+    if (!run_keep_prepared(run, wire)) {
+        link_fail(run->jail, "an end came for what was not running");
+        return;
+    }
+    run->setup_ns = wire->setup_ns;
+    loop_timer_stop(run->runs->loop, &run->watchdog);
+    bool started = wire->cause != CAUSE_START || strcmp(wire->stage, "files") != 0;
+    if ((wire->cause == CAUSE_EXIT || wire->cause == CAUSE_START) && started) {
+        run_next_step(run, 0);
+        return;
+    }
+    step->usage = wire->usage;
+    step->has_usage = true;
+    run_end_of_wire(step, wire, &end);
+    run_abort(run, &end);
+}
+
+static void run_on_done(void *owner, const struct wire_done *done) {
+    struct run *run = owner;
+    struct step_end end;
+    if (run->keep == NULL || !run_keep_done(run, done)) {
+        link_fail(run->jail, "an answer came for what was not asked");
+        return;
+    }
+    loop_timer_stop(run->runs->loop, &run->watchdog);
+    if (run->cancel == CAUSE_NONE) {
+        run_begin_step(run, run->current, NULL);
+        return;
+    }
+    end_init(&end, run->cancel);
+    run_abort(run, &end);
+}
+
 static void run_on_ended(void *owner, const struct wire_end *wire) {
     struct run *run = owner;
+    if (run->keep != NULL && run_keep_waits(run)) {
+        run_on_prepared(run, wire);
+        return;
+    }
     if (run->phase == RUN_COLLECT && wire->head.exec == run->step_count && !run->collect_ended) {
         run_on_collected(run, wire);
         return;
@@ -376,8 +427,9 @@ static void run_on_ended(void *owner, const struct wire_end *wire) {
     step->usage = wire->usage;
     step->has_usage = true;
     if (run->current == 0) {
-        run->setup_ns = wire->setup_ns;
-        run->begun_ns = run->dispatched_ns + wire->setup_ns;
+        run->setup_ns += wire->setup_ns;
+        run->begun_ns = run->keep != NULL ? clock_mono_ns() - wire->usage.wall_ns
+                                          : run->dispatched_ns + wire->setup_ns;
     }
     run_io_drain(&step->out);
     run_io_drain(&step->err);
@@ -422,9 +474,24 @@ static void run_on_lost(void *owner) {
 }
 
 static const struct link_jail_ops run_jail_ops = {
-    .ended = run_on_ended, .failed = run_on_failed, .lost = run_on_lost};
+    .ended = run_on_ended, .failed = run_on_failed, .lost = run_on_lost, .done = run_on_done};
 
 /* The run as a whole. */
+
+static void run_prepare(struct run *run, const struct wire_open *open) {
+    struct step_end end;
+    struct err err;
+    err_clear(&err);
+    if (run_keep_first(run, open, &err) == 0) {
+        run_arm_watchdog(run, run->open.v[LIMIT_WALL_MS]);
+        return;
+    }
+    link_abandon(run->jail);
+    run->jail = NULL;
+    run_internal_end(&end, "server", err.code);
+    runs_log(run->runs, run, &err);
+    run_abort(run, &end);
+}
 
 void run_start(struct run *run, struct link *link) {
     struct wire_open open;
@@ -436,7 +503,10 @@ void run_start(struct run *run, struct link *link) {
     run->jail = link_open_jail(link, &run_jail_ops, run);
     run->phase = RUN_STEP;
     run->dispatched_ns = clock_mono_ns();
-    run_begin_step(run, 0, &open);
+    if (run->keep != NULL)
+        run_prepare(run, &open);
+    else
+        run_begin_step(run, 0, &open);
 }
 
 void run_abort(struct run *run, const struct step_end *end) {
@@ -465,6 +535,8 @@ void run_cancel(struct run *run, enum cause cause) {
         run_abort(run, &end);
     } else if (run->jail != NULL && run->phase == RUN_COLLECT) {
         link_kill(run->jail, (uint32_t)run->step_count, cause);
+    } else if (run->jail != NULL && run->keep != NULL && run_keep_waits(run)) {
+        run_keep_cancel(run, cause);
     } else if (run->jail != NULL && !run->steps[run->current].ended) {
         link_kill(run->jail, (uint32_t)run->current, cause);
     }
@@ -474,6 +546,7 @@ static void run_finish(struct run *run) {
     struct link_jail *jail = run->jail;
     run->phase = RUN_DONE;
     run->jail = NULL;
+    run_keep_stop(run);
     loop_timer_stop(run->runs->loop, &run->drain);
     loop_timer_stop(run->runs->loop, &run->watchdog);
     run_collect_parse(run);

@@ -174,9 +174,29 @@ void run_collect_parse(struct run *run);
 /* Steps on as soon as everything of the current execution is in. Called by the above. */
 void run_settle(struct run *run);
 
-/* run_keep.c: the state before each step is kept. */
+/* run_keep.c: a run with keep_steps leaves a snapshot before every step.
+ *
+ * The request's files are put in place by an execution of their own in front of all steps, so that
+ * the first snapshot has them. A snapshot that fails is told of in the answer; the run goes on. */
+int run_keep_new(struct run *run);   /* if the request asks for it; -1: memory is short */
+void run_keep_free(struct run *run); /* its snapshots are dropped */
+/* Sends OPEN and the execution that puts the files in place. */
+int run_keep_first(struct run *run, const struct wire_open *open, struct err *err);
+/* Asks for the snapshot before step `index`. False: there will be none. */
+bool run_keep_before(struct run *run, size_t index);
+/* Is it waiting for an answer to one of these two? */
+bool run_keep_waits(const struct run *run);
+/* An END or a DONE came while it did: false when it is not the one. */
+bool run_keep_prepared(struct run *run, const struct wire_end *end);
+bool run_keep_done(struct run *run, const struct wire_done *done);
+/* The caller asks for the end, as run_cancel(). */
+void run_keep_cancel(struct run *run, enum cause cause);
+/* The run is over: nothing is waited for any more. */
+void run_keep_stop(struct run *run);
 /* Key of the snapshot that shows the files as they were before step `index`; NULL = none. */
 const char *run_keep_key(const struct run *run, size_t index);
+struct json_out;
+void run_keep_write(struct json_out *j, const struct run *run); /* "kept_steps", "keep_error" */
 
 void run_watch(struct run *run, struct run_watcher *w);
 /* As run_watch(), for one that has read the events up to `after`. */

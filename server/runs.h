@@ -16,6 +16,8 @@
 
 #define RUNS_BUCKETS 8192u
 
+struct snapshots;
+
 struct runs_options {
     size_t queue_count; /* runs that may wait */
     size_t queue_bytes; /* bytes of their requests */
@@ -29,6 +31,7 @@ struct runs {
     struct log *log;
     struct links *links;
     struct metrics *metrics;
+    struct snapshots *snapshots; /* borrowed; NULL = no steps are kept */
     struct runs_options options;
     struct pipes pipes;
     struct queue queue;

@@ -188,6 +188,7 @@ static int serve_core(struct serve *v, struct err *err) {
     struct sandboxes_options sandboxes = {
         .queue_count = SERVE_SANDBOX_QUEUE, .loaded = serve_sandbox_loaded, .arg = s};
     snapshots_init(&s->snapshots, s->loop, &s->log, &s->links);
+    s->runs.snapshots = &s->snapshots;
     if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0 ||
         snapshots_start(&s->snapshots, &v->snapshots, err) < 0)
         return -1;

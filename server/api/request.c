@@ -35,6 +35,7 @@ static const struct request_field request_body_fields[] = {
     REQUEST_KEEP("wait", wait),
     REQUEST_READ("stream", request_flag, stream),
     REQUEST_READ("cancel_on_disconnect", request_flag, cancel_on_disconnect),
+    REQUEST_READ("keep_steps", request_flag, keep_steps),
     REQUEST_KEEP("merge_stderr", command.merge_stderr),
     REQUEST_KEEP("end_on", end_on),
     {NULL, NULL, 0},

@@ -79,6 +79,7 @@ struct run_request {
     bool wait;   /* default true */
     bool stream; /* default false */
     bool cancel_on_disconnect;
+    bool keep_steps; /* a snapshot before every step */
     bool end_on_set; /* false: the policy's default */
     uint32_t end_on; /* mask of enum end_on */
     struct request_limits limits;
