@@ -37,7 +37,7 @@ static int run_exec_step_fds(struct packet *x, struct run *run, size_t index, st
     }
     if (packet_attach_spec(x, err) < 0)
         return -1;
-    if (index == 0 && run->request.file_count > 0)
+    if (index == 0 && run->request.file_count > 0 && run->keep == NULL)
         return packet_attach_files(x, run->request.files, run->request.file_count, err);
     return 0;
 }

@@ -5,6 +5,7 @@
 #include "answer.h"
 #include "bundle.h"
 #include "fake_shard.h"
+#include "snapshots.h"
 
 struct side {
     struct fake_shard fake;
@@ -320,6 +321,97 @@ static void test_collect(void **state) {
     buf_done(&b);
 }
 
+static void expect_snapshot(struct side *t, uint64_t jail, int code, char key[WIRE_NAME_MAX]) {
+    const struct wire_head *head = fake_expect(&t->fake, WIRE_SNAPSHOT);
+    assert_int_equal(head->jail, jail);
+    memcpy(key, ((const struct wire_key *)(const void *)head)->key, WIRE_NAME_MAX);
+    fake_send_done(&t->fake, head, code);
+}
+
+static void expect_exec(struct side *t, uint64_t jail, uint32_t number, uint32_t fds) {
+    const struct wire_exec *exec =
+        (const struct wire_exec *)(const void *)fake_expect(&t->fake, WIRE_EXEC);
+    assert_int_equal(exec->head.exec, number);
+    assert_int_equal(exec->fds & (WIRE_FD_BUNDLE | WIRE_FD_STDERR), fds);
+    fake_forget_fds(&t->fake);
+    (void)jail;
+}
+
+/* The files come first, then a snapshot before each step; they go with the run. */
+static void test_kept_steps(void **state) {
+    struct side *t = *state;
+    struct snapshots snapshots;
+    char key[3][WIRE_NAME_MAX];
+    snapshots_init(&snapshots, t->fake.loop, &t->log, &t->links);
+    snapshots.options = (struct snapshots_options){.count = 4, .bytes = 1 << 20};
+    t->runs.snapshots = &snapshots;
+    struct run *run = add(t, "{\"keep_steps\":true,\"files\":[{\"path\":\"f\",\"content\":\"x\"}],"
+                             "\"steps\":[{\"argv\":[\"a\"]},{\"argv\":[\"b\"]}]}");
+    uint64_t jail = fake_expect(&t->fake, WIRE_OPEN)->jail;
+    expect_exec(t, jail, 3, WIRE_FD_BUNDLE);
+    assert_true(fake_quiet(&t->fake));
+    fake_send_end(&t->fake, jail, 3, CAUSE_EXIT, 0);
+    expect_snapshot(t, jail, 0, key[0]);
+    expect_exec(t, jail, 0, WIRE_FD_STDERR);
+    fake_send_end(&t->fake, jail, 0, CAUSE_EXIT, 0);
+    expect_snapshot(t, jail, 28, key[1]);
+    expect_exec(t, jail, 1, WIRE_FD_STDERR);
+    fake_send_end(&t->fake, jail, 1, CAUSE_EXIT, 0);
+    fake_expect(&t->fake, WIRE_CLOSE);
+    fake_send_closed(&t->fake, jail);
+    assert_int_equal(run->phase, RUN_DONE);
+    assert_true(run->ok);
+    assert_string_equal(run_keep_key(run, 0), key[0]);
+    assert_null(run_keep_key(run, 1));
+    assert_null(run_keep_key(run, 2));
+    assert_int_equal(snapshots.count, 1);
+    assert_int_equal(snapshots.pending, 0);
+    struct buf b;
+    struct err err = {0};
+    buf_init(&b, 65536);
+    assert_int_equal(answer_encode(run, 0, &b, &err), 0);
+    assert_non_null(strstr(b.data, "\"kept_steps\":[0]"));
+    assert_non_null(strstr(b.data, "\"keep_error\":\"The state before step 1 was not kept: "));
+    buf_done(&b);
+    for (int i = 0; i < 2; i++) {
+        add(t, "{\"argv\":[\"a\"]}");
+        finish(t, expect_start(t));
+        fake_turn(&t->fake);
+    }
+    add(t, "{\"argv\":[\"a\"]}");
+    jail = expect_start(t);
+    fake_forget_fds(&t->fake);
+    fake_send_end(&t->fake, jail, 0, CAUSE_EXIT, 0);
+    const struct wire_key *drop =
+        (const struct wire_key *)(const void *)fake_expect(&t->fake, WIRE_DROP);
+    assert_string_equal(drop->key, key[0]);
+    assert_int_equal(snapshots.count, 0);
+    snapshots_done(&snapshots);
+}
+
+static void test_cancelled_while_kept(void **state) {
+    struct side *t = *state;
+    struct snapshots snapshots;
+    char key[WIRE_NAME_MAX];
+    snapshots_init(&snapshots, t->fake.loop, &t->log, &t->links);
+    snapshots.options = (struct snapshots_options){.count = 4, .bytes = 1 << 20};
+    t->runs.snapshots = &snapshots;
+    struct run *run = add(t, "{\"keep_steps\":true,\"argv\":[\"a\"]}");
+    uint64_t jail = fake_expect(&t->fake, WIRE_OPEN)->jail;
+    expect_exec(t, jail, 2, 0);
+    fake_send_end(&t->fake, jail, 2, CAUSE_EXIT, 0);
+    fake_turn(&t->fake);
+    run_cancel(run, CAUSE_CANCELLED);
+    assert_int_equal(run->phase, RUN_STEP);
+    expect_snapshot(t, jail, 0, key);
+    fake_expect(&t->fake, WIRE_CLOSE);
+    assert_int_equal(run->phase, RUN_DONE);
+    assert_int_equal(run->steps[0].end.cause, CAUSE_CANCELLED);
+    runs_done(&t->runs);
+    t->runs.loop = NULL;
+    snapshots_done(&snapshots);
+}
+
 static void test_retention(void **state) {
     struct side *t = *state;
     char ids[6][RUN_ID_SIZE];
@@ -415,6 +507,8 @@ int main(void) {
         WITH_SHARD(test_cancel),
         WITH_SHARD(test_end_on_output),
         WITH_SHARD(test_collect),
+        WITH_SHARD(test_kept_steps),
+        WITH_SHARD(test_cancelled_while_kept),
         WITH_SHARD(test_retention),
         WITH_SHARD(test_events),
     };
