@@ -123,6 +123,10 @@ int fileop_path_below(int dir, const char *path, uint64_t flags) {
     return fileop_path_openat2(dir, path, flags, RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS);
 }
 
+int fileop_path_above(int dir) {
+    return fileop_path_openat2(dir, "..", O_PATH | O_DIRECTORY, RESOLVE_NO_XDEV);
+}
+
 bool fileop_path_mounted(int dir, const char *name) {
     int fd = fileop_path_openat2(dir, name, O_PATH | O_NOFOLLOW, RESOLVE_NO_XDEV);
     if (fd < 0) {

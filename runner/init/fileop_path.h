@@ -32,6 +32,8 @@ int fileop_path_regular(int dir, const char *name, struct stat *st);
 /* Is it something of /proc? */
 bool fileop_path_is_proc(int fd);
 
+/* The directory that holds another one: O_PATH. EXDEV when that is another mount. */
+int fileop_path_above(int dir);
 /* Is something mounted on `name` in `dir`? */
 bool fileop_path_mounted(int dir, const char *name);
 /* Opens `path` below a directory, following no link at all. */

@@ -45,7 +45,9 @@
  *       outside of PATH, which is made when it is not there. Sockets and devices are
  *       FILEOP_UNSUPPORTED, one by one
  *   watch PATH RECURSIVE
- *       -> ENTRY of PATH once it is watched, then EVENT records, until its stdin ends; then END
+ *       -> ENTRY of PATH once it is watched, then EVENT records, until its stdin ends; then END.
+ *       FILEOP_NOT_FOUND or FILEOP_CHANGED within a second or two when PATH is gone, or is another
+ *       directory, as after a restore
  *   scan PATH
  *       -> ENTRY records of all below, parents first, without contents
  *   upper PATH
