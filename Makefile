@@ -65,7 +65,7 @@ PKG_runner/policy := jansson libsodium
 PKG_runner/jail := libseccomp libcap libcgroup
 PKG_server/api := jansson libsodium
 PKG_server := libmicrohttpd libarchive libsodium libcap
-PKG_agent-client := libcurl libsodium
+PKG_agent-client := libcurl libsodium libarchive
 PKG_tests/bench := libseccomp jansson
 
 # Programs: the directory that holds main() and the variant that it is built as.

@@ -17,6 +17,10 @@ struct client_cmd {
 extern const struct client_cmd run_cmd;
 extern const struct client_cmd doctor_cmd;
 extern const struct client_cmd runs_cmd;
+extern const struct client_cmd sandbox_cmd;
+extern const struct client_cmd exec_cmd;
+extern const struct client_cmd cp_cmd;
+extern const struct client_cmd shell_cmd;
 extern const struct client_cmd policies_cmd;
 extern const struct client_cmd version_cmd;
 extern const struct client_cmd help_cmd;

@@ -3,101 +3,35 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <linux/openat2.h>
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
-#include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "buf.h"
 #include "bundle.h"
 #include "fd.h"
+#include "local_tree.h"
 #include "say.h"
 #include "str.h"
 #include "text.h"
 
 #define COLLECT_FILE_MAX ((size_t)256 * 1024 * 1024)
 
-/* Opens the directory `name` of `dir`, which must be one, or makes it. */
-static int collect_enter(int dir, const char *name, struct err *err) {
-    struct open_how how = {
-        .flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-    };
-    long fd;
-
-    if (mkdirat(dir, name, 0777) < 0 && errno != EEXIST)
-        return err_sys(err, "cannot make the directory %s", name);
-    fd = syscall(SYS_openat2, dir, name, &how, sizeof(how));
-    if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
-        return err_set(err, ERR_INVALID, errno, "%s is a link or a file here, not a directory",
-                       name);
-    if (fd < 0)
-        return err_sys(err, "cannot open the directory %s", name);
-    return (int)fd;
-}
-
-static int collect_check_path(const char *path, size_t len, struct err *err) {
-    if (strlen(path) != len || !bundle_path_ok(path, len))
-        return err_set(err, ERR_INVALID, 0, "its path leads elsewhere");
-    for (const char *part = path; part != NULL; part = strchr(part, '/')) {
-        part += *part == '/';
-        if (strncasecmp(part, ".git", 4) == 0 && (part[4] == '/' || part[4] == '\0'))
-            return err_set(err, ERR_INVALID, 0, "nothing is written into a .git");
-    }
-    return 0;
-}
-
-/* Opens the directory that holds `path` and points *name at the last component. */
-static int collect_parent(int top, char *path, const char **name, struct err *err) {
-    fd_cleanup int dir = fcntl(top, F_DUPFD_CLOEXEC, 3);
-    char *slash;
-
-    if (dir < 0)
-        return err_sys(err, "cannot use the directory");
-    while ((slash = strchr(path, '/')) != NULL) {
-        int next;
-
-        *slash = '\0';
-        next = collect_enter(dir, path, err);
-        if (next < 0)
-            return -1;
-        fd_close(&dir);
-        dir = next;
-        path = slash + 1;
-    }
-    *name = path;
-    return fd_steal(&dir);
-}
-
 /* Writes under a name that nobody can guess, then puts it in place. */
 static int collect_put(int dir, const char *name, const struct buf *bytes, mode_t mode,
                        struct err *err) {
-    fd_cleanup int fd = -1;
-    unsigned long long salt;
-    char temp[48];
+    char temp[LOCAL_TREE_TEMP_MAX];
+    fd_cleanup int fd = local_tree_temp(dir, temp, mode, err);
 
-    if (getrandom(&salt, sizeof(salt), 0) != (ssize_t)sizeof(salt))
-        return err_sys(err, "cannot get random bytes");
-    snprintf(temp, sizeof(temp), ".pinfold-%016llx", salt);
-    fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
     if (fd < 0)
-        return err_sys(err, "cannot create a file");
-    if (fd_write_all(fd, bytes->data != NULL ? bytes->data : "", bytes->len, err) < 0)
-        goto undo;
-    if (renameat(dir, temp, dir, name) < 0) {
-        err_sys(err, "cannot put it in place");
-        goto undo;
+        return -1;
+    if (fd_write_all(fd, bytes->data != NULL ? bytes->data : "", bytes->len, err) < 0) {
+        unlinkat(dir, temp, 0);
+        return -1;
     }
-    return 0;
-undo:
-    unlinkat(dir, temp, 0);
-    return -1;
+    return local_tree_place(dir, temp, name, err);
 }
 
 /* The fields `content` and `encoding`. */
@@ -134,10 +68,10 @@ static int collect_file(int top, const json_t *file, const struct buf *path, boo
     struct stat st;
     int rc;
 
-    if (collect_check_path(path->data, path->len, err) < 0 ||
+    if (local_tree_check(path->data, path->len, false, err) < 0 ||
         !str_copy(copy, sizeof(copy), path->data))
         return -1;
-    dir = collect_parent(top, copy, &name, err);
+    dir = local_tree_parent(top, copy, &name, err);
     if (dir < 0)
         return -1;
     *replaced = fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0;

@@ -6,91 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "body_parts.h"
 #include "local_file.h"
-#include "str.h"
 #include "text.h"
 
 #define RUN_BODY_STEPS_MAX ((size_t)4 * 1024 * 1024)
-
-static int run_body_memory(struct err *err) {
-    return err_set(err, ERR_SYSTEM, ENOMEM, "no memory for the request");
-}
-
-/* A string of ours, which must be text: JSON has no other. */
-static json_t *run_body_text(const char *what, const char *text, struct err *err) {
-    json_t *value;
-
-    if (!text_is_utf8(text, strlen(text))) {
-        err_set(err, ERR_INVALID, 0, "%s is not UTF-8, so it cannot be sent", what);
-        return NULL;
-    }
-    value = json_string(text);
-    if (value == NULL)
-        run_body_memory(err);
-    return value;
-}
-
-static int run_body_set(json_t *object, const char *key, json_t *value, struct err *err) {
-    if (value == NULL)
-        return -1;
-    if (json_object_set_new(object, key, value) < 0)
-        return run_body_memory(err);
-    return 0;
-}
-
-static int run_body_set_text(json_t *object, const char *key, const char *text, struct err *err) {
-    return text == NULL ? 0 : run_body_set(object, key, run_body_text(key, text, err), err);
-}
-
-static int run_body_set_list(json_t *object, const char *key, const char *const *items,
-                             size_t count, struct err *err) {
-    json_t *array = json_array();
-
-    if (array == NULL || json_object_set_new(object, key, array) < 0)
-        return run_body_memory(err);
-    for (size_t i = 0; i < count; i++) {
-        json_t *item = run_body_text(key, items[i], err);
-
-        if (item == NULL)
-            return -1;
-        if (json_array_append_new(array, item) < 0)
-            return run_body_memory(err);
-    }
-    return 0;
-}
-
-static int run_body_set_env(json_t *object, const struct opt_list *list, struct err *err) {
-    json_t *env = json_object();
-
-    if (env == NULL || json_object_set_new(object, "env", env) < 0)
-        return run_body_memory(err);
-    for (size_t i = 0; i < list->count; i++) {
-        const char *equals = strchr(list->item[i], '=');
-        char name[256];
-        size_t len = (size_t)(equals - list->item[i]);
-
-        if (len >= sizeof(name) || !text_is_utf8(list->item[i], len))
-            return err_set(err, ERR_INVALID, 0, "the name of a variable is too long or not UTF-8");
-        memcpy(name, list->item[i], len);
-        name[len] = '\0';
-        if (run_body_set(env, name, run_body_text(name, equals + 1, err), err) < 0)
-            return -1;
-    }
-    return 0;
-}
-
-static int run_body_set_limits(json_t *object, const struct run_options *o, struct err *err) {
-    json_t *limits = json_object();
-
-    if (limits == NULL || json_object_set_new(object, "limits", limits) < 0)
-        return run_body_memory(err);
-    for (int i = 0; i < LIMIT_COUNT; i++)
-        if (o->limit[i] != RUN_OPTIONS_UNSET &&
-            json_object_set_new(limits, limit_info((enum limit_id)i)->name,
-                                json_integer((json_int_t)o->limit[i])) < 0)
-            return run_body_memory(err);
-    return 0;
-}
 
 /* [{…}, …] or {"steps": [{…}, …]}. The server judges what is in the steps. */
 static int run_body_load_steps(const char *path, struct run_body *b, struct err *err) {
@@ -129,62 +49,35 @@ out:
 /* Everything but the contents of files and stdin. */
 static int run_body_set_small(json_t *object, const struct run_options *o, struct run_body *b,
                               struct err *err) {
-    int rc = run_body_set_text(object, "policy", o->policy, err);
+    int rc = body_parts_set_text(object, "policy", o->policy, err);
 
     if (rc == 0)
-        rc = run_body_set_text(object, "image", o->image, err);
+        rc = body_parts_set_text(object, "image", o->image, err);
     if (rc == 0)
-        rc = run_body_set_text(object, "cwd", o->cwd, err);
+        rc = body_parts_set_text(object, "cwd", o->cwd, err);
     if (rc == 0)
-        rc = run_body_set_text(object, "sh", o->shell, err);
+        rc = body_parts_set_text(object, "sh", o->shell, err);
     if (rc == 0 && o->argc > 0)
-        rc = run_body_set_list(object, "argv", (const char *const *)o->argv, (size_t)o->argc, err);
+        rc =
+            body_parts_set_list(object, "argv", (const char *const *)o->argv, (size_t)o->argc, err);
     if (rc == 0 && o->env.count > 0)
-        rc = run_body_set_env(object, &o->env, err);
+        rc = body_parts_set_pairs(object, "env", &o->env, err);
     if (rc == 0 && o->collect.count > 0)
-        rc = run_body_set_list(object, "collect", o->collect.item, o->collect.count, err);
+        rc = body_parts_set_list(object, "collect", o->collect.item, o->collect.count, err);
     if (rc == 0)
-        rc = run_body_set_limits(object, o, err);
+        rc = body_parts_set_limits(object, &o->limits, err);
     b->step_count = 1;
     if (rc == 0 && o->steps != NULL)
         rc = run_body_load_steps(o->steps, b, err);
     if (rc == 0 && b->steps != NULL)
-        rc = run_body_set(object, "steps", json_incref(b->steps), err);
+        rc = body_parts_set(object, "steps", json_incref(b->steps), err);
     if (rc == 0 && o->merge_stderr)
-        rc = run_body_set(object, "merge_stderr", json_true(), err);
+        rc = body_parts_set(object, "merge_stderr", json_true(), err);
     if (rc == 0)
-        rc = run_body_set(object, "stream", json_true(), err);
+        rc = body_parts_set(object, "stream", json_true(), err);
     if (rc == 0)
-        rc = run_body_set(object, "cancel_on_disconnect", json_true(), err);
+        rc = body_parts_set(object, "cancel_on_disconnect", json_true(), err);
     return rc;
-}
-
-/* Is it text whose JSON form is not longer than base64 would be? (A control character takes six
- * bytes.) */
-static bool run_body_is_text(const char *data, size_t len) {
-    size_t extra = 0;
-
-    for (size_t i = 0; i < len; i++)
-        extra += (unsigned char)data[i] < 0x20 ? 5u : data[i] == '"' || data[i] == '\\';
-    return (len < 1024 || extra <= len / 3) && text_is_utf8(data, len);
-}
-
-/* "key":"…","key_or_encoding":"utf-8" */
-static int run_body_put_bytes(struct buf *out, const char *key, const char *encoding_key,
-                              const struct buf *bytes, struct err *err) {
-    const char *data = bytes->data != NULL ? bytes->data : "";
-    bool utf8 = run_body_is_text(data, bytes->len);
-
-    if (buf_printf(out, err, "\"%s\":", key) < 0)
-        return -1;
-    if (utf8) {
-        if (text_append_json(out, data, bytes->len, err) < 0)
-            return -1;
-    } else if (buf_puts(out, "\"", err) < 0 || text_base64_encode(data, bytes->len, out, err) < 0 ||
-               buf_puts(out, "\"", err) < 0) {
-        return -1;
-    }
-    return buf_printf(out, err, ",\"%s\":\"%s\"", encoding_key, utf8 ? "utf-8" : "base64");
 }
 
 /* LOCAL[:PATH] apart; PATH is the base name when there is none. */
@@ -224,7 +117,7 @@ static int run_body_put_file(struct buf *out, const char *item, struct err *err)
     if (rc == 0)
         rc = buf_printf(out, err, ",\"mode\":\"%s\",", executable ? "0755" : "0644");
     if (rc == 0)
-        rc = run_body_put_bytes(out, "content", "encoding", &bytes, err);
+        rc = body_parts_put_bytes(out, "content", "encoding", &bytes, err);
     if (rc == 0)
         rc = buf_puts(out, "}", err);
     buf_done(&bytes);
@@ -255,7 +148,7 @@ static int run_body_put_input(struct buf *out, const char *from, struct err *err
     if (rc == 0)
         rc = buf_puts(out, ",", err);
     if (rc == 0)
-        rc = run_body_put_bytes(out, "stdin", "stdin_encoding", &bytes, err);
+        rc = body_parts_put_bytes(out, "stdin", "stdin_encoding", &bytes, err);
     buf_done(&bytes);
     return rc;
 }
@@ -268,7 +161,7 @@ static int run_body_write(const json_t *object, const struct run_options *o, str
     int rc;
 
     if (head == NULL)
-        return run_body_memory(err);
+        return body_parts_memory(err);
     rc = buf_append(&b->json, head, strlen(head) - 1, err);
     free(head);
     if (rc == 0 && o->files.count > 0)
@@ -289,7 +182,7 @@ int run_body_make(const struct run_options *o, struct run_body *out, struct err 
 
     buf_init(&b.json, RUN_BODY_MAX);
     if (object == NULL)
-        return run_body_memory(err);
+        return body_parts_memory(err);
     rc = run_body_set_small(object, o, &b, err);
     if (rc == 0)
         rc = run_body_write(object, o, &b, err);

@@ -124,7 +124,7 @@ static int run_cmd_finish(struct run_cmd *c, struct err *err) {
 }
 
 static int run_cmd_follow(struct run_cmd *c, struct err *err) {
-    uint64_t output = c->options.limit[LIMIT_OUTPUT_BYTES];
+    uint64_t output = c->options.limits.value[LIMIT_OUTPUT_BYTES];
     enum run_stream_stop stop;
     struct err late = {0};
 
@@ -133,7 +133,7 @@ static int run_cmd_follow(struct run_cmd *c, struct err *err) {
         say_line("%s", err->text);
         return CLIENT_EXIT_TROUBLE;
     }
-    run_stream_set_echo(&c->stream, c->options.json, output == RUN_OPTIONS_UNSET ? 0 : output);
+    run_stream_set_echo(&c->stream, c->options.json, output == LIMIT_OPTIONS_UNSET ? 0 : output);
     stop = run_stream_follow(&c->stream, err);
     if (stop == RUN_STREAM_DONE)
         return run_cmd_finish(c, err);

@@ -6,10 +6,8 @@
 #include <stdio.h>
 
 #include "err.h"
-#include "limit.h"
+#include "limit_options.h"
 #include "opt.h"
-
-#define RUN_OPTIONS_UNSET UINT64_MAX
 
 struct run_options {
     const char *policy, *image, *cwd;
@@ -19,8 +17,8 @@ struct run_options {
     const char *out;   /* --out; NULL = not given */
     struct opt_list env, files, collect;
     bool json, merge_stderr;
-    uint64_t limit[LIMIT_COUNT]; /* RUN_OPTIONS_UNSET = not given */
-    char *const *argv;           /* the command; argc 0 = none */
+    struct limit_options limits;
+    char *const *argv; /* the command; argc 0 = none */
     int argc;
     bool help;
 };

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "text.h"
@@ -51,6 +52,13 @@ const char *say_clean(char *dst, size_t size, const char *text) {
     return dst;
 }
 
+/* A terminal in raw mode does not return the carriage by itself. */
+static bool say_is_raw(void) {
+    struct termios now;
+
+    return tcgetattr(STDERR_FILENO, &now) == 0 && (now.c_oflag & OPOST) == 0;
+}
+
 void say_line(const char *fmt, ...) {
     char raw[SAY_MAX], line[SAY_MAX + 16];
     size_t len;
@@ -62,6 +70,8 @@ void say_line(const char *fmt, ...) {
     memcpy(line, "pinfold: ", 9);
     say_clean(line + 9, SAY_MAX, raw);
     len = strlen(line);
+    if (say_is_raw())
+        line[len++] = '\r';
     line[len++] = '\n';
     /* One write, so that lines of several processes on one terminal do not mix. */
     if (write(STDERR_FILENO, line, len) < 0)

@@ -2,16 +2,42 @@
 
 #include "say.h"
 
+/* Options on both sides of operands: the operands go to the end of argv. -> index of the first. */
+static int simple_cmd_sort(const struct opt *table, int argc, char **argv,
+                           struct opt_result *result, struct err *err) {
+    int at = 0, count = 0;
+
+    for (;;) {
+        if (opt_parse(table, argc - at, argv + at, result, err) < 0)
+            return -1;
+        at += result->rest;
+        if (result->help)
+            return at;
+        if (at == argc || result->dashes)
+            break;
+        /* Its place is behind us: nobody reads it any more. */
+        argv[++count] = argv[at];
+    }
+    /* argv[1…count], then what followed "--": side by side at the end. */
+    for (int i = 0; i < count; i++)
+        argv[at - 1 - i] = argv[count - i];
+    return at - count;
+}
+
 int simple_cmd_parse(const struct simple_cmd *cmd, int argc, char **argv, int *rest) {
     static const struct opt none[] = {{0}};
     const struct opt *table = cmd->table != NULL ? cmd->table : none;
     struct opt_result result;
     struct err err = {0};
+    int rc = cmd->mixed ? simple_cmd_sort(table, argc, argv, &result, &err)
+                        : opt_parse(table, argc, argv, &result, &err);
 
-    if (opt_parse(table, argc, argv, &result, &err) < 0) {
+    if (rc < 0) {
         say_line("%s: %s", cmd->name, err.text);
         return -1;
     }
+    if (cmd->mixed)
+        result.rest = rc;
     if (result.help) {
         opt_help(stdout, cmd->usage, cmd->about, table);
         return 0;

@@ -1,6 +1,8 @@
 /* What the small subcommands share: options, the server, one line when something is wrong. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "opt.h"
 #include "rest.h"
 #include "target.h"
@@ -10,6 +12,7 @@ struct simple_cmd {
     const char *usage, *about; /* for the help */
     const struct opt *table;   /* may be NULL */
     int min_operands, max_operands;
+    bool mixed; /* options may follow operands */
 };
 
 /* 1 = go on, with operands in argv[*rest…argc - 1]; 0 = the help was printed; -1 = wrong usage,

@@ -27,7 +27,7 @@ static void test_command(void **state) {
     assert_string_equal(o.argv[0], "echo");
     assert_string_equal(o.argv[2], "-x");
     for (int i = 0; i < LIMIT_COUNT; i++)
-        assert_true(o.limit[i] == RUN_OPTIONS_UNSET);
+        assert_true(o.limits.value[i] == LIMIT_OPTIONS_UNSET);
     unit_works(parse(plain, &o, &err), err);
     assert_int_equal(o.argc, 2);
     unit_works(parse(shell, &o, &err), err);
@@ -52,17 +52,17 @@ static void test_limits(void **state) {
         "--env=B=c=d", "-f",          "x:y",          "--",     "true",    NULL};
 
     unit_works(parse(words, &o, &err), err);
-    assert_int_equal(o.limit[LIMIT_WALL_MS], 1500);
-    assert_int_equal(o.limit[LIMIT_CPU_MS], 10000);
-    assert_int_equal(o.limit[LIMIT_MEM_BYTES], 256u << 20);
-    assert_int_equal(o.limit[LIMIT_PIDS], 64);
-    assert_int_equal(o.limit[LIMIT_DISK_BYTES], 512u << 20);
-    assert_int_equal(o.limit[LIMIT_OUTPUT_BYTES], 1024);
-    assert_int_equal(o.limit[LIMIT_INODES], 99);
-    assert_int_equal(o.limit[LIMIT_OPEN_FILES], 77);
-    assert_int_equal(o.limit[LIMIT_STACK_BYTES], 8u << 20);
-    assert_int_equal(o.limit[LIMIT_FILE_BYTES], 1u << 30);
-    assert_int_equal(o.limit[LIMIT_CPUS_MILLI], 1500);
+    assert_int_equal(o.limits.value[LIMIT_WALL_MS], 1500);
+    assert_int_equal(o.limits.value[LIMIT_CPU_MS], 10000);
+    assert_int_equal(o.limits.value[LIMIT_MEM_BYTES], 256u << 20);
+    assert_int_equal(o.limits.value[LIMIT_PIDS], 64);
+    assert_int_equal(o.limits.value[LIMIT_DISK_BYTES], 512u << 20);
+    assert_int_equal(o.limits.value[LIMIT_OUTPUT_BYTES], 1024);
+    assert_int_equal(o.limits.value[LIMIT_INODES], 99);
+    assert_int_equal(o.limits.value[LIMIT_OPEN_FILES], 77);
+    assert_int_equal(o.limits.value[LIMIT_STACK_BYTES], 8u << 20);
+    assert_int_equal(o.limits.value[LIMIT_FILE_BYTES], 1u << 30);
+    assert_int_equal(o.limits.value[LIMIT_CPUS_MILLI], 1500);
     assert_int_equal(o.env.count, 2);
     assert_string_equal(o.env.item[1], "B=c=d");
     assert_int_equal(o.files.count, 1);
@@ -92,7 +92,7 @@ static void test_cpus(void **state) {
         const char *const words[] = {"run", "--cpus", good[i].text, "true", NULL};
 
         unit_works(parse(words, &o, &err), err);
-        assert_int_equal(o.limit[LIMIT_CPUS_MILLI], good[i].milli);
+        assert_int_equal(o.limits.value[LIMIT_CPUS_MILLI], good[i].milli);
     }
     for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
         struct err err = {0};
