@@ -54,8 +54,7 @@ int exec_event_take(struct exec_stream *s, const struct json_t *event, struct er
 
     if (type == NULL || !json_is_integer(number) || seq < 0)
         return err_set(err, ERR_PROTOCOL, 0, "the server sent an event without type or number");
-    if (resume_heard(&s->resume) && s->seq > 0)
-        say_line("the connection is back");
+    resume_heard(&s->resume);
     if (strcmp(type, "accepted") == 0)
         return exec_event_accepted(s, event, err);
     s->accepted = true;

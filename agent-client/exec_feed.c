@@ -49,7 +49,7 @@ void exec_feed_next(struct exec_stream *s) {
 
     /* Before the execution is known there is nothing to feed, and while the connection is lost the
      * stream of events is what looks for the server. */
-    if (!s->accepted || s->done || s->resume.lost || rest_beside_busy(s->rest))
+    if (!s->accepted || s->done || !s->online || rest_beside_busy(s->rest))
         return;
     if (s->resize_due && s->tty != NULL) {
         exec_feed_resize(s);

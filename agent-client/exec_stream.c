@@ -13,6 +13,7 @@
 
 #define EXEC_STREAM_LINE_MAX ((size_t)1024 * 1024)
 #define EXEC_STREAM_CANCEL_MS 5000
+#define EXEC_STREAM_SETTLED_MS 1000 /* a connection that held for so long was one */
 
 /* While waiting. */
 
@@ -120,6 +121,17 @@ static int exec_stream_on_data(void *arg, const char *data, size_t len, struct e
     return exec_stream_hurt(s, err);
 }
 
+/* Followed again: a command that is silent says nothing by itself. */
+static void exec_stream_on_answer(void *arg) {
+    struct exec_stream *s = arg;
+
+    s->online = true;
+    s->online_ms = clock_mono_ms();
+    if (s->told)
+        say_line("the connection is back");
+    s->told = false;
+}
+
 /* Life. */
 
 int exec_stream_init(struct exec_stream *s, const struct exec_stream_setup *setup,
@@ -175,10 +187,15 @@ static int exec_stream_request(struct exec_stream *s, struct rest_call *call, st
     int rc;
 
     err_clear(err);
+    call->on_answer = exec_stream_on_answer;
     call->on_data = exec_stream_on_data;
     call->arg = s;
     ndjson_reset(&s->parser);
+    s->online = false;
     rc = rest_perform(s->rest, call, err);
+    if (s->online && clock_mono_ms() - s->online_ms >= EXEC_STREAM_SETTLED_MS)
+        resume_heard(&s->resume);
+    s->online = false;
     if (s->hurt)
         return -1;
     if (rc == 0 && call->status >= 400) {
@@ -242,8 +259,11 @@ enum exec_stop exec_stream_follow(struct exec_stream *s, struct err *err) {
         /* Nothing of it is there yet: that is for the user to decide. */
         if (!sent || (rc == 0 && !resume_worth(status)))
             return exec_stream_lost(s, rc, err);
-        if (!s->resume.lost)
+        /* What is back at once is not worth a sentence. */
+        if (s->resume.tries == 1) {
+            s->told = true;
             say_line("%s; trying again for up to %u s", err->text, RESUME_BOUND_MS / 1000);
+        }
         pause = resume_pause(&s->resume, clock_mono_ms());
         if (pause < 0)
             return exec_stream_lost(s, rc, err);

@@ -53,6 +53,9 @@ struct exec_stream {
     struct buf bytes; /* decoded base64 */
     struct run_ends ends;
     struct resume resume;
+    bool told;          /* that the connection is lost */
+    bool online;        /* the stream of events is open … */
+    uint64_t online_ms; /* … since then */
     bool accepted, done, ok;
     bool hurt; /* stop is set: a callback ended the transfer */
     enum exec_stop stop;

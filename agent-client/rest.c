@@ -77,6 +77,20 @@ static size_t rest_on_data(char *data, size_t size, size_t count, void *arg) {
     return len;
 }
 
+static size_t rest_on_header(char *line, size_t size, size_t count, void *arg) {
+    struct rest_line *l = arg;
+    long status = 0;
+
+    /* The empty line behind the headers. */
+    if (size * count <= 2 && l->call->on_answer != NULL) {
+        curl_easy_getinfo(l->easy, CURLINFO_RESPONSE_CODE, &status);
+        if (status >= 200 && status < 400)
+            l->call->on_answer(l->call->arg);
+    }
+    (void)line;
+    return size * count;
+}
+
 static size_t rest_on_read(char *data, size_t size, size_t count, void *arg) {
     struct rest_line *l = arg;
     ssize_t got = l->call->on_read(l->call->arg, data, size * count, l->err);
@@ -137,6 +151,8 @@ static bool rest_line_init(struct rest *h, enum rest_place place) {
     curl_easy_setopt(e, CURLOPT_ERRORBUFFER, l->reason);
     curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, rest_on_data);
     curl_easy_setopt(e, CURLOPT_WRITEDATA, l);
+    curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, rest_on_header);
+    curl_easy_setopt(e, CURLOPT_HEADERDATA, l);
     curl_easy_setopt(e, CURLOPT_READFUNCTION, rest_on_read);
     curl_easy_setopt(e, CURLOPT_READDATA, l);
     /* A proxy for the outside world must not see what is meant for this machine. */
@@ -320,8 +336,13 @@ static bool rest_advance(struct rest *h, CURLcode *main_rc) {
 static int rest_wait(struct rest *h, int ms, bool *woken, struct err *err) {
     struct pollfd fds[REST_WAIT_MAX];
     struct curl_waitfd extra[REST_WAIT_MAX];
-    size_t count = h->hooks != NULL ? h->hooks->want(h->hooks->arg, fds) : 0;
+    size_t count = 0;
 
+    if (h->hooks != NULL) {
+        if (h->hooks->ready(h->hooks->arg, err) < 0)
+            return -1;
+        count = h->hooks->want(h->hooks->arg, fds);
+    }
     for (size_t i = 0; i < count; i++) {
         extra[i].fd = fds[i].fd;
         extra[i].events = (short)(((fds[i].events & POLLIN) != 0 ? CURL_WAIT_POLLIN : 0) |
@@ -332,7 +353,7 @@ static int rest_wait(struct rest *h, int ms, bool *woken, struct err *err) {
     *woken = false;
     for (size_t i = 0; i < count; i++)
         *woken |= extra[i].revents != 0;
-    return h->hooks != NULL ? h->hooks->ready(h->hooks->arg, err) : 0;
+    return 0;
 }
 
 int rest_perform(struct rest *h, struct rest_call *call, struct err *err) {

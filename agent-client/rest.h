@@ -44,6 +44,9 @@ struct rest_call {
     int64_t read_len;    /* bytes that it will give; -1 = not known */
     bool raw;            /* the body is application/octet-stream, not application/json */
     unsigned timeout_ms; /* of the whole; 0 = none */
+    /* The headers of an answer with a status below 400 are there; its body may take long. NULL =
+     * nobody wants to know. */
+    void (*on_answer)(void *arg);
     /* Gets the body of an answer with a status below 400, as it arrives. -1 (with *err) abandons.
      */
     int (*on_data)(void *arg, const char *data, size_t len, struct err *err);

@@ -25,6 +25,8 @@ struct shell_cmd {
     struct tty tty;
     struct exec_stream stream;
     struct rest *rest; /* for what is asked before */
+    uint64_t replay;   /* the last event that it has had */
+    uint64_t typed;    /* bytes that its stdin has had */
 };
 
 /* A shell lives for as long as the policy gives, not for as long as a command usually takes. The
@@ -57,12 +59,13 @@ static void shell_ask_ceilings(struct shell_cmd *c) {
     json_decref(sandbox);
 }
 
-/* Is there such an execution, with a terminal, and up to where is its output old? */
-static int shell_find(struct shell_cmd *c, uint64_t *last, struct err *err) {
+/* Is there such an execution, with a terminal? Up to where is its output old, and how much was
+ * typed into it before? */
+static int shell_find(struct shell_cmd *c, struct err *err) {
     const char *const ids[2] = {c->options.sandbox, c->attach};
     char path[256];
     json_t *ex;
-    json_int_t seq;
+    json_int_t seq, typed;
     bool has_tty;
 
     if (sandbox_api_exec_path(path, sizeof(path), ids, "", err) < 0)
@@ -71,16 +74,18 @@ static int shell_find(struct shell_cmd *c, uint64_t *last, struct err *err) {
     if (ex == NULL)
         return -1;
     seq = json_integer_value(json_object_get(ex, "last_seq"));
+    typed = json_integer_value(json_object_get(ex, "stdin_bytes"));
     has_tty = json_is_object(json_object_get(ex, "pty"));
     json_decref(ex);
     if (!has_tty)
         return err_set(err, ERR_INVALID, 0,
                        "%s has no terminal; pinfold sandbox logs shows its output", c->attach);
-    *last = seq > 0 ? (uint64_t)seq : 0;
+    c->replay = seq > 0 ? (uint64_t)seq : 0;
+    c->typed = typed > 0 ? (uint64_t)typed : 0;
     return 0;
 }
 
-static int shell_prepare(struct shell_cmd *c, uint64_t *replay, struct err *err) {
+static int shell_prepare(struct shell_cmd *c, struct err *err) {
     struct exec_body_tty tty = {.input = STDIN_FILENO, .term = getenv("TERM")};
 
     if (target_from_env(&c->target, err) < 0)
@@ -89,13 +94,13 @@ static int shell_prepare(struct shell_cmd *c, uint64_t *replay, struct err *err)
     if (c->rest == NULL)
         return -1;
     if (c->attach != NULL)
-        return shell_find(c, replay, err);
+        return shell_find(c, err);
     shell_ask_ceilings(c);
     (void)tty_size(STDOUT_FILENO, &tty.rows, &tty.cols);
     return exec_body_make(&c->options, &tty, &c->body, err);
 }
 
-static int shell_follow(struct shell_cmd *c, uint64_t replay, struct err *err) {
+static int shell_follow(struct shell_cmd *c, struct err *err) {
     bool attach = c->attach != NULL;
     const struct exec_stream_setup setup = {.target = &c->target,
                                             .sandbox = c->options.sandbox,
@@ -111,7 +116,8 @@ static int shell_follow(struct shell_cmd *c, uint64_t replay, struct err *err) {
         tty_begin(&c->tty, STDIN_FILENO, err) < 0)
         return -1;
     c->stream.keep = true;
-    c->stream.replay = replay;
+    c->stream.replay = c->replay;
+    c->stream.input.offset = c->typed;
     c->stream.resize_due = attach;
     stop = exec_stream_follow(&c->stream, err);
     tty_end(&c->tty);
@@ -120,12 +126,11 @@ static int shell_follow(struct shell_cmd *c, uint64_t replay, struct err *err) {
 
 static int shell_start(struct shell_cmd *c) {
     struct err err = {0};
-    uint64_t replay = 0;
-    int code = shell_prepare(c, &replay, &err);
+    int code = shell_prepare(c, &err);
 
     rest_free(c->rest);
     if (code == 0)
-        code = shell_follow(c, replay, &err);
+        code = shell_follow(c, &err);
     if (code < 0)
         say_line("%s", err.text);
     exec_stream_done(&c->stream);

@@ -11,9 +11,12 @@ import base64
 import http.server
 import json
 import os
+import signal
 import sys
 import threading
 import time
+
+import fake_sandbox
 
 DIR = sys.argv[1]
 LOCK = threading.Lock()
@@ -110,6 +113,9 @@ RAW = {
 }
 
 
+SANDBOXES = fake_sandbox.Sandboxes(DIR, SCRIPTS, BREAKS)
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
@@ -125,7 +131,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
+        if status != 204:
+            self.send_header("Content-Length", str(len(data)))
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
@@ -136,6 +143,51 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if field:
             error["field"] = field
         self.answer(status, {"error": error})
+
+    def hang_up(self):
+        self.wfile.flush()
+        self.close_connection = True
+        self.connection.shutdown(2)
+
+    def cut_short(self, data):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data) + 1))
+        self.end_headers()
+        self.wfile.write(data)
+        self.hang_up()
+
+    def read_body(self):
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        body = b""
+        while True:
+            size = int(self.rfile.readline(), 16)
+            body += self.rfile.read(size)
+            self.rfile.readline()
+            if size == 0:
+                return body
+
+    def sandboxes(self):
+        """True when the request is about sandboxes: it has been answered then."""
+        path, _, query = self.path.partition("?")
+        if path.split("/")[2] not in ("sandboxes", "snapshots"):
+            return False
+        body = self.read_body()
+        try:
+            self.note(json.loads(body))
+        except ValueError:
+            self.note(len(body))
+        arguments = dict(pair.split("=") for pair in query.split("&") if "=" in pair)
+        if SANDBOXES.down():
+            self.hang_up()
+        elif self.headers.get("Authorization") != "Bearer " + TOKEN:
+            self.refuse(401, "unauthorized", "The token is not known.")
+        else:
+            SANDBOXES.handle(self, self.command, path, arguments, body)
+        return True
+
+    def do_PUT(self):
+        self.sandboxes()
 
     def chunk(self, data):
         self.wfile.write(b"%x\r\n%s\r\n" % (len(data), data))
@@ -178,6 +230,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"0\r\n\r\n")
 
     def do_POST(self):
+        if self.sandboxes():
+            return None
         body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         try:
             request = json.loads(body)
@@ -211,6 +265,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.send_events(script, 0, run)
 
     def do_GET(self):
+        if self.path.startswith("/v1/") and self.sandboxes():
+            return None
         self.note()
         path, _, query = self.path.partition("?")
         parts = path.strip("/").split("/")
@@ -232,6 +288,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return self.refuse(404, "not_found", "There is no such thing.")
 
     def do_DELETE(self):
+        if self.sandboxes():
+            return None
         self.note()
         run = RUNS.get(self.path.rsplit("/", 1)[-1])
         if run is None:
@@ -257,7 +315,11 @@ def main():
     with open(os.path.join(DIR, "port.new"), "w") as out:
         out.write(str(server.server_address[1]))
     os.rename(os.path.join(DIR, "port.new"), os.path.join(DIR, "port"))
-    server.serve_forever()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    try:
+        server.serve_forever()
+    finally:
+        SANDBOXES.quit()
 
 
 main()
