@@ -19,7 +19,7 @@
 #include "clock.h"
 #include "collect.h"
 #include "fd.h"
-#include "fileop_run.h"
+#include "fileop_main.h"
 #include "init.h"
 #include "launch.h"
 #include "probe.h"
