@@ -135,7 +135,7 @@ int layers_use(const struct layers_volume *v, uint64_t *bytes, uint64_t *inodes,
     layers_store_sum(&v->stack, v->own, &other_bytes, &other_files);
     *bytes = (used > v->base_bytes ? used - v->base_bytes : 0) + other_bytes;
     *inodes = (files > base ? files - base : 0) + other_files;
-    *full = fs.f_bfree == 0 || fs.f_ffree == 0;
+    *full = fs.f_bavail == 0 || fs.f_ffree == 0;
     return 0;
 }
 
@@ -151,7 +151,7 @@ static void layers_reserve(struct layers_job *job) {
         req->overhead += 4;
     }
     /* Room for one more layer, a merged one, and a live directory. */
-    req->overhead += 3 * (1 + 3) + LAYERS_WORK_INODES;
+    req->overhead += 3 * (2 + 3) + LAYERS_WORK_INODES;
     req->in_file = v->own->in_file;
     v->own->asked = true;
 }

@@ -119,7 +119,8 @@ uint64_t layers_store_overhead(const struct layers_volume *v) {
     uint64_t kept = layers_store_bits(v->jail.writable & LAYERS_KEPT);
     uint64_t n = 1 + layers_store_bits(v->jail.writable); /* the root and what process 1 made */
     if (v->own != NULL && v->own->root_fd >= 0) {
-        n += 4 + (uint64_t)v->own->layers * (1 + kept); /* layers, live, work, trash */
+        /* layers, live, work, trash; of each layer its directories, and attributes */
+        n += 4 + (uint64_t)v->own->layers * (2 + kept);
     }
     if (v->live != 0) {
         n += 1 + LAYERS_WORK_INODES; /* its directories are those of process 1, in another place */

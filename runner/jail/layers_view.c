@@ -205,7 +205,9 @@ static int layers_view_attach(struct layers_work *w, const int *tree, struct err
 int layers_view_open(struct layers_work *w, struct err *err) {
     int tree[LAYERS_FS_MAX];
     uint32_t n = 0;
-    int rc = w->req.flags & LAYERS_ADOPT ? layers_view_adopt(w, err) : 0;
+    /* Mounts are copied in the namespace that they are in. */
+    int rc = w->req.flags & LAYERS_ADOPT ? layers_view_adopt(w, err)
+                                         : layers_view_enter(w->home->store_ns, "layers", err);
     for (; rc == 0 && n < w->req.fs_count; n++) {
         tree[n] = layers_view_clone(w, n, err);
         if (tree[n] < 0) {

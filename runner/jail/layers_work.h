@@ -27,8 +27,9 @@
 #define LAYERS_FS_MAX (LAYERS_DEPTH_MAX + 1)
 /* The directories that a layer has. */
 #define LAYERS_KEPT (WIRE_WRITABLE_HOME | WIRE_WRITABLE_VAR_TMP | WIRE_WRITABLE_WORKSPACE)
-/* What the kernel makes of one working directory: itself, work, incompat, incompat/volatile. */
-#define LAYERS_WORK_INODES 4u
+/* What the kernel makes of one working directory: itself, work, incompat, volatile, dirty, and
+ * attributes, which count as a part of one in a tmpfs. */
+#define LAYERS_WORK_INODES 6u
 
 enum layers_op {
     LAYERS_OP_PROBE_SNAPSHOTS = 1,

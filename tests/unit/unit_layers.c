@@ -1,42 +1,30 @@
 #include "layers.h"
 
-#include <sys/xattr.h>
-
+#include "unit_layers_files.h"
 #include "unit_layers_jail.h"
 
-static int put_file(const char *path) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    CHECK(fd >= 0, "%s", path);
-    CHECK(write(fd, path, strlen(path)) == (ssize_t)strlen(path), "%s", path);
-    fd_close(&fd);
-    return 0;
-}
-
-static int has_file(const char *path) {
-    char text[300];
-    CHECK(read_text(path, text, sizeof text) == 0, "%s", path);
-    CHECK(strcmp(text, path) == 0, "%s: %s", path, text);
-    return 0;
-}
-
-static int lacks_file(const char *path) {
-    struct stat st;
-    CHECK(lstat(path, &st) != 0 && errno == ENOENT, "%s", path);
-    return 0;
-}
-
-static int gone_file(const char *path) {
-    CHECK(unlink(path) == 0, "%s", path);
-    return 0;
+static void test_this_host_can(void **state) {
+    struct test_layers *t = *state;
+    if (t == NULL) {
+        skip();
+    }
+    if (layers_snapshots_missing(t->layers) != NULL) {
+        fail_msg("%s", layers_snapshots_missing(t->layers));
+    }
+    if (layers_files_missing(t->layers) != NULL) {
+        fail_msg("%s", layers_files_missing(t->layers));
+    }
 }
 
 static void test_switch_and_restore(void **state) {
     struct test_layers *t = *state;
     struct test_jail j;
+    struct err e;
     if (t == NULL) {
         skip();
     }
     test_jail_open(t, &j, 64 * JAIL_MIB, 10000);
+    unit_fails(layers_upper(j.v, &e), e, ERR_STATE);
     test_in(&j, put_file, "/workspace/a");
     test_in(&j, put_file, "/home/user/h");
     test_in(&j, put_file, "/var/tmp/v");
@@ -44,22 +32,226 @@ static void test_switch_and_restore(void **state) {
     test_works(test_snapshot(t, &j, "one", true), t);
     assert_int_equal(t->result.depth, 1);
     assert_int_equal(t->result.files, 3);
+    assert_int_equal(t->result.bytes, 3 * 4096);
     test_in(&j, has_file, "/workspace/a");
     test_in(&j, has_file, "/home/user/h");
     test_in(&j, has_file, "/tmp/t");
     test_in(&j, put_file, "/workspace/b");
     test_in(&j, gone_file, "/workspace/a");
+    test_works(test_snapshot(t, &j, "two", true), t);
+    assert_int_equal(t->result.depth, 2);
+    assert_int_equal(t->result.added_bytes, 4096);
+    test_in(&j, lacks_file, "/workspace/a");
     test_works(test_restore(t, &j, "one"), t);
     test_in(&j, has_file, "/workspace/a");
     test_in(&j, lacks_file, "/workspace/b");
     test_in(&j, has_file, "/tmp/t");
+    test_in(&j, put_file, "/workspace/c");
+    test_works(test_restore(t, &j, "two"), t);
+    test_in(&j, lacks_file, "/workspace/a");
+    test_in(&j, has_file, "/workspace/b");
+    test_in(&j, lacks_file, "/workspace/c");
+    assert_int_equal(test_restore(t, &j, "none"), ENOENT);
+    assert_int_equal(test_snapshot(t, &j, "one", true), EEXIST);
     test_jail_close(&j);
     layers_drop(t->layers, "one");
+    layers_drop(t->layers, "two");
+}
+
+static void test_before_the_first_snapshot_nothing_changes(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    uint64_t bytes = 1, inodes = 1;
+    bool full = true;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 4 * JAIL_MIB, 100);
+    test_works(test_prepare(t, &j, WIRE_DISK_MEMORY, ""), t);
+    assert_int_equal(layers_use(j.v, &bytes, &inodes, &full), 0);
+    assert_int_equal(bytes, 0);
+    assert_int_equal(inodes, 0);
+    assert_false(full);
+    test_in(&j, put_file, "/workspace/a");
+    assert_int_equal(layers_use(j.v, &bytes, &inodes, &full), 0);
+    assert_int_equal(bytes, 4096);
+    assert_int_equal(inodes, 1);
+    assert_int_equal(test_prepare(t, &j, WIRE_DISK_MEMORY, "none"), ENOENT);
+    test_jail_close(&j);
+}
+
+static void test_what_is_ours_does_not_count(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    uint64_t bytes = 1, inodes = 1;
+    bool full = true;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 4 * JAIL_MIB, 100);
+    for (int i = 0; i < 3; i++) {
+        char key[16];
+        (void)snprintf(key, sizeof key, "empty%d", i);
+        test_works(test_snapshot(t, &j, key, true), t);
+        assert_int_equal(t->result.bytes, 0);
+        assert_int_equal(t->result.files, 0);
+        test_settle(t);
+        assert_int_equal(layers_use(j.v, &bytes, &inodes, &full), 0);
+        assert_int_equal(bytes, 0);
+        assert_int_equal(inodes, 0);
+        assert_false(full);
+    }
+    test_in(&j, fill_inodes, "/workspace/100"); /* as many as it may have */
+    assert_int_equal(layers_use(j.v, &bytes, &inodes, &full), 0);
+    assert_in_range(inodes, 100, 130);
+    test_jail_close(&j);
+    for (int i = 0; i < 3; i++) {
+        char key[16];
+        (void)snprintf(key, sizeof key, "empty%d", i);
+        layers_drop(t->layers, key);
+    }
+}
+
+static void test_a_full_disk_can_be_kept(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    uint64_t bytes, inodes;
+    bool full = false;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, JAIL_MIB, 100);
+    test_in(&j, fill_disk, "/workspace/big");
+    assert_int_equal(layers_use(j.v, &bytes, &inodes, &full), 0);
+    assert_true(full);
+    test_works(test_snapshot(t, &j, "full", true), t);
+    assert_int_equal(t->result.bytes, JAIL_MIB);
+    test_in(&j, gone_file, "/workspace/big");
+    assert_int_equal(layers_use(j.v, &bytes, &inodes, &full), 0);
+    assert_true(full); /* the snapshot needs it */
+    test_works(test_restore(t, &j, "full"), t);
+    layers_drop(t->layers, "full");
+    test_jail_close(&j);
+}
+
+static void test_the_live_directory_is_told(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    struct stat st;
+    struct err e;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 4 * JAIL_MIB, 100);
+    test_in(&j, put_file, "/workspace/old");
+    test_works(test_snapshot(t, &j, "live", true), t);
+    test_in(&j, put_file, "/workspace/new");
+    test_in(&j, gone_file, "/workspace/old");
+    fd_cleanup int upper = layers_upper(j.v, &e);
+    assert_true(upper >= 0);
+    assert_int_equal(fstatat(upper, "workspace/new", &st, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(st.st_uid, j.as.id_base + 1000);
+    assert_int_equal(fstatat(upper, "workspace/old", &st, AT_SYMLINK_NOFOLLOW), 0);
+    assert_true(S_ISCHR(st.st_mode) && st.st_rdev == 0);
+    assert_int_equal(fstatat(upper, "home", &st, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(fstatat(upper, "tmp", &st, AT_SYMLINK_NOFOLLOW), -1);
+    test_jail_close(&j);
+    layers_drop(t->layers, "live");
+}
+
+static void count_keys(void *arg, const char *key, uint64_t bytes, uint64_t files) {
+    unsigned *n = arg;
+    assert_true(strcmp(key, "k1") == 0 || strcmp(key, "k2") == 0);
+    assert_int_equal(bytes, 4096);
+    assert_int_equal(files, 1);
+    (*n)++;
+}
+
+static void test_snapshots_are_listed_until_dropped(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    uint64_t bytes, files;
+    unsigned n = 0;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 4 * JAIL_MIB, 100);
+    test_in(&j, put_file, "/workspace/a");
+    test_works(test_snapshot(t, &j, "k1", true), t);
+    test_works(test_snapshot(t, &j, "k2", true), t);
+    test_jail_close(&j);
+    layers_each(t->layers, count_keys, &n);
+    assert_int_equal(n, 2);
+    assert_true(layers_find(t->layers, "k1", &bytes, &files));
+    assert_int_equal(bytes, 4096);
+    layers_drop(t->layers, "k1");
+    assert_false(layers_find(t->layers, "k1", NULL, NULL));
+    assert_true(layers_find(t->layers, "k2", NULL, NULL));
+    layers_drop(t->layers, "k2");
+    layers_drop(t->layers, "k2");
+    n = 0;
+    layers_each(t->layers, count_keys, &n);
+    assert_int_equal(n, 0);
+}
+
+static void test_a_close_ends_what_is_in_progress(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    struct err e;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 64 * JAIL_MIB, 1000);
+    test_in(&j, fill_disk, "/workspace/big");
+    t->done = false;
+    layers_snapshot(j.v, "never", false, test_done, t);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(loop_once(t->loop, CLOCK_NS_PER_MS, &e), 0);
+    }
+    bool early = t->done;
+    test_jail_close(&j);
+    for (int i = 0; i < 20; i++) {
+        assert_int_equal(loop_once(t->loop, CLOCK_NS_PER_MS, &e), 0);
+    }
+    assert_int_equal(t->done, early);
+    layers_drop(t->layers, "never");
+}
+
+static void test_one_operation_at_a_time(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    struct test_layers other = {.done = false};
+    struct err e;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 4 * JAIL_MIB, 100);
+    t->done = false;
+    layers_snapshot(j.v, "first", true, test_done, t);
+    layers_snapshot(j.v, "second", true, test_done, &other);
+    assert_false(t->done || other.done);
+    while (!t->done || !other.done) {
+        assert_int_equal(loop_once(t->loop, CLOCK_NS_PER_S, &e), 0);
+    }
+    assert_int_equal(t->result.code, 0);
+    assert_int_equal(other.result.code, EBUSY);
+    test_works(test_snapshot(t, &j, "third", true), t);
+    test_jail_close(&j);
+    layers_drop(t->layers, "first");
+    layers_drop(t->layers, "third");
 }
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_this_host_can),
         cmocka_unit_test(test_switch_and_restore),
+        cmocka_unit_test(test_before_the_first_snapshot_nothing_changes),
+        cmocka_unit_test(test_what_is_ours_does_not_count),
+        cmocka_unit_test(test_a_full_disk_can_be_kept),
+        cmocka_unit_test(test_the_live_directory_is_told),
+        cmocka_unit_test(test_snapshots_are_listed_until_dropped),
+        cmocka_unit_test(test_a_close_ends_what_is_in_progress),
+        cmocka_unit_test(test_one_operation_at_a_time),
     };
     return cmocka_run_group_tests(tests, test_layers_up, test_layers_down);
 }
