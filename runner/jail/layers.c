@@ -107,6 +107,10 @@ void layers_close(struct layers_volume *v) {
     free(v);
 }
 
+bool layers_broken(const struct layers_volume *v) {
+    return v->broken;
+}
+
 int layers_upper(const struct layers_volume *v, struct err *err) {
     if (v->live == 0 || v->own == NULL || v->own->root_fd < 0) {
         return err_set(err, ERR_STATE, 0, "there is no snapshot yet");

@@ -94,6 +94,9 @@ void layers_snapshot(struct layers_volume *v, const char *key, bool quiet, layer
 /* No command runs. */
 void layers_restore(struct layers_volume *v, const char *key, layers_done *done, void *arg);
 
+/* Did an operation leave it so that the jail must not go on? Its result said why. */
+bool layers_broken(const struct layers_volume *v);
+
 /* The live upper directory (home, var_tmp, workspace in it) for the file operation "upper": a new
  * descriptor, or -1 with ERR_STATE before the first snapshot. */
 int layers_upper(const struct layers_volume *v, struct err *err);

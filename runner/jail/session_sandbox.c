@@ -121,6 +121,10 @@ static void session_control_failed(struct session_jail *e, int code, const char 
 static void session_control_layered(void *arg, const struct layers_result *result) {
     struct session_jail *e = arg;
     struct err err;
+    if (layers_broken(e->jail->volume)) {
+        jail_fail(e->jail, "volume", result->code, result->text);
+        return;
+    }
     if (jail_freeze(e->jail, e->frozen, false, &err) != 0) {
         jail_fail(e->jail, "freeze", err.code, err.text);
         return;
