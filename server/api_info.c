@@ -179,6 +179,7 @@ void api_info_images(struct server *s, struct http_req *req, const struct route_
 
 struct api_info_used {
     uint64_t queued, running, kept, bytes;
+    uint64_t sandboxes, snapshots, snapshot_bytes;
 };
 
 static void api_info_count(const struct runs *runs, const char *owner, struct api_info_used *u) {
@@ -192,6 +193,18 @@ static void api_info_count(const struct runs *runs, const char *owner, struct ap
     }
 }
 
+static void api_info_count_sandboxes(const struct server *s, const char *owner,
+                                     struct api_info_used *u) {
+    for (const struct sandbox *sb = s->sandboxes.newest; sb != NULL; sb = sandbox_older(sb))
+        u->sandboxes += sandbox_state(sb) != SANDBOX_GONE && strcmp(sandbox_owner(sb), owner) == 0;
+    for (const struct snapshot *x = s->snapshots.newest; x != NULL; x = x->older) {
+        if (strcmp(x->owner, owner) != 0)
+            continue;
+        u->snapshots++;
+        u->snapshot_bytes += x->added_bytes;
+    }
+}
+
 void api_info_me(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     static const char *const scopes[] = {"run", "read", "metrics", "admin"};
@@ -199,6 +212,7 @@ void api_info_me(struct server *s, struct http_req *req, const struct route_args
     struct json_out j;
     struct api_info_used used = {0};
     api_info_count(&s->runs, req->user_name, &used);
+    api_info_count_sandboxes(s, req->user_name, &used);
     api_info_begin(&j, &out);
     json_out_str(&j, "user", req->user_name);
     json_out_open(&j, "scopes", '[');
@@ -209,12 +223,17 @@ void api_info_me(struct server *s, struct http_req *req, const struct route_args
     json_out_u64(&j, "queued_runs", s->runs.options.queue_count);
     json_out_u64(&j, "results_kept", s->runs.options.keep_count);
     json_out_u64(&j, "results_bytes", s->runs.options.keep_bytes);
+    json_out_u64(&j, "snapshots", s->snapshots.options.count);
+    json_out_u64(&j, "snapshot_bytes", s->snapshots.options.bytes);
     json_out_close(&j, '}');
     json_out_open(&j, "used", '{');
     json_out_u64(&j, "queued_runs", used.queued);
     json_out_u64(&j, "running_runs", used.running);
     json_out_u64(&j, "results_kept", used.kept);
     json_out_u64(&j, "results_bytes", used.bytes);
+    json_out_u64(&j, "sandboxes", used.sandboxes);
+    json_out_u64(&j, "snapshots", used.snapshots);
+    json_out_u64(&j, "snapshot_bytes", used.snapshot_bytes);
     json_out_close(&j, '}');
     api_info_end(req, &j);
 }

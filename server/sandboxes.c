@@ -23,6 +23,7 @@ void sandboxes_init(struct sandboxes *s, struct loop *loop, struct log *log, str
     s->metrics = metrics;
     s->work = work;
     s->options.queue_count = SANDBOXES_QUEUE_DEFAULT;
+    s->options.live_max = SIZE_MAX;
 }
 
 void sandboxes_done(struct sandboxes *s) {
@@ -211,12 +212,19 @@ static void sandboxes_no_room(void *arg) {
     sandbox_life_fail(sb, &why);
 }
 
+static size_t sandboxes_live(const struct sandboxes *s) {
+    return s->states[SANDBOX_READY] + s->states[SANDBOX_PAUSED] + s->states[SANDBOX_OPENING] -
+           s->queue_count;
+}
+
 /* 1: opened; 0: it must wait; -1: *why says why it never will be. */
 static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_error *why) {
     struct err err;
     bool known = false;
     struct link *link;
     err_clear(&err);
+    if (sandboxes_live(s) + (sb->queued ? 1 : 0) > s->options.live_max)
+        return 0;
     if (sb->spec.shard[0] != '\0') {
         link = links_find(s->links, sb->spec.shard);
         if (link == NULL || link->state != LINK_READY)
@@ -233,10 +241,14 @@ static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_
         if (link == NULL)
             return 0;
     }
-    if (sandbox_life_open(sb, link, &err) == 0)
+    if (sandbox_life_open(sb, link, &err) < 0) {
+        log_err(s->log, LOG_ERROR, "sandbox_not_opened", &err);
+        return api_error_memory(why);
+    }
+    if (sandbox_store_write(sb, &err) == 0)
         return 1;
-    log_err(s->log, LOG_ERROR, "sandbox_not_opened", &err);
-    return api_error_memory(why);
+    log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
+    return api_error_set(why, 500, "internal", NULL, "The sandbox could not be written down.");
 }
 
 static void sandboxes_dispatch(void *arg) {
@@ -284,20 +296,13 @@ static int sandboxes_name(struct sandboxes *s, struct sandbox *sb, struct api_er
     return api_error_memory(error);
 }
 
-/* The file is written while the runner works. */
+/* Its file is written while the runner works. */
 static int sandboxes_begin(struct sandboxes *s, struct sandbox *sb, struct api_error *error) {
-    struct err err;
-    err_clear(&err);
     bool first = s->queue_first == NULL || sb->spec.shard[0] != '\0';
     int rc = first ? sandboxes_launch(s, sb, error) : 0;
-    if (rc < 0)
-        return -1;
     if (rc == 0)
         sandboxes_enqueue(s, sb);
-    if (sandbox_store_write(sb, &err) == 0)
-        return 0;
-    log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
-    return api_error_set(error, 500, "internal", NULL, "The sandbox could not be written down.");
+    return rc < 0 ? -1 : 0;
 }
 
 struct sandbox *sandboxes_create(struct sandboxes *s, struct sandbox_spec *spec,
@@ -326,12 +331,7 @@ struct sandbox *sandboxes_create(struct sandboxes *s, struct sandbox_spec *spec,
 }
 
 void sandboxes_opened(struct sandboxes *s, struct sandbox *sb) {
-    struct err err;
-    err_clear(&err);
     s->metrics->sandboxes_created++;
-    /* What the file says of its shard is only now known. */
-    if (sandbox_store_write(sb, &err) < 0)
-        log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
     sandboxes_log(s, sb, "sandbox_ready", NULL);
 }
 

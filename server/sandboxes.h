@@ -54,6 +54,7 @@ int sandbox_spec_set_env(struct sandbox_spec *spec, const struct request_env *en
 
 struct sandboxes_options {
     size_t queue_count; /* sandboxes that may wait for a slot */
+    size_t live_max;    /* at once, whatever the shards take (descriptors) */
     /* A sandbox was read from the state directory: the modules set their parts. May be NULL. */
     void (*loaded)(void *arg, struct sandbox *sb);
     /* All that a shard kept has been looked at. May be NULL. */

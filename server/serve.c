@@ -36,6 +36,8 @@
 #define SERVE_FDS_RESERVED 128u
 /* A run in a jail: three pipes, and while it is started their other ends and three memory files. */
 #define SERVE_FDS_PER_RUN 4u
+/* A sandbox: its directory, and something for what runs in it. */
+#define SERVE_FDS_PER_SANDBOX 2u
 
 struct serve_options {
     const char *state, *listen, *user;
@@ -51,6 +53,7 @@ struct serve {
     struct state_user user;
     struct http_options http;
     struct runs_options runs;
+    size_t sandboxes; /* at once */
     struct snapshots_options snapshots;
     struct loop_source signal_source;
     struct loop_timer timer; /* of the stage of stopping that it is in */
@@ -82,8 +85,8 @@ static int serve_listen(struct serve *v, struct err *err) {
     return v->listener < 0 ? -1 : 0;
 }
 
-/* Half of the descriptors are for connections, the other half for runs. When they are used up,
- * connections wait in the backlog and runs in the queue: nothing ever fails with EMFILE. */
+/* Half of the descriptors are for connections, a quarter each for runs and for sandboxes. When they
+ * are used up, connections wait in the backlog and the others in their queues. */
 static int serve_count_descriptors(struct serve *v, struct err *err) {
     struct rlimit rl;
     if (getrlimit(RLIMIT_NOFILE, &rl) < 0)
@@ -98,7 +101,8 @@ static int serve_count_descriptors(struct serve *v, struct err *err) {
                        (unsigned long long)rl.rlim_cur, 2 * SERVE_FDS_RESERVED);
     uint64_t half = (rl.rlim_cur - SERVE_FDS_RESERVED) / 2;
     v->http.max_connections = half < v->opt.connections ? half : v->opt.connections;
-    v->runs.active_max = half / SERVE_FDS_PER_RUN;
+    v->runs.active_max = half / 2 / SERVE_FDS_PER_RUN;
+    v->sandboxes = half / 2 / SERVE_FDS_PER_SANDBOX;
     return 0;
 }
 
@@ -185,8 +189,10 @@ static int serve_core(struct serve *v, struct err *err) {
     s->metrics.started_ms = clock_real_ms();
     runs_init(&s->runs, s->loop, &s->log, &s->links, &s->metrics, &v->runs);
     sandboxes_init(&s->sandboxes, s->loop, &s->log, &s->links, &s->metrics, s->work);
-    struct sandboxes_options sandboxes = {
-        .queue_count = SERVE_SANDBOX_QUEUE, .loaded = serve_sandbox_loaded, .arg = s};
+    struct sandboxes_options sandboxes = {.queue_count = SERVE_SANDBOX_QUEUE,
+                                          .live_max = v->sandboxes,
+                                          .loaded = serve_sandbox_loaded,
+                                          .arg = s};
     snapshots_init(&s->snapshots, s->loop, &s->log, &s->links);
     s->runs.snapshots = &s->snapshots;
     if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0 ||
@@ -333,6 +339,7 @@ static void serve_say_ready(struct serve *v) {
     log_u64(&line, "port", v->port);
     log_u64(&line, "connections", v->http.max_connections);
     log_u64(&line, "runs", v->runs.active_max);
+    log_u64(&line, "sandboxes", v->sandboxes);
     log_end(&line);
 }
 

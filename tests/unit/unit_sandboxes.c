@@ -67,7 +67,7 @@ static void begin(struct side *t, struct part *part) {
     struct err err = {0};
     struct links_watch watch = {.room = room, .ready = ready, .dead = dead, .arg = t};
     struct sandboxes_options options = {
-        .queue_count = 4, .loaded = part != NULL ? loaded : NULL, .arg = part};
+        .queue_count = 4, .live_max = 3, .loaded = part != NULL ? loaded : NULL, .arg = part};
     t->work = work_new(t->fake.loop, 1, &err);
     assert_non_null(t->work);
     sandboxes_init(&t->sandboxes, t->fake.loop, &t->log, &t->links, &t->metrics, t->work);
@@ -83,16 +83,20 @@ static void end(struct side *t) {
     fd_close(&t->fake.fd);
 }
 
-static int setup(void **state) {
+static int setup_with(void **state, uint32_t places) {
     struct side *t = calloc(1, sizeof(*t));
     assert_non_null(t);
     fake_start(&t->fake);
     assert_int_equal(mkdir("server", 0700), 0);
     log_init(&t->log, -1, LOG_ERROR, "unit");
     begin(t, NULL);
-    fake_greet(&t->fake, 2);
+    fake_greet(&t->fake, places);
     *state = t;
     return 0;
+}
+
+static int setup(void **state) {
+    return setup_with(state, 2);
 }
 
 static int teardown(void **state) {
@@ -344,6 +348,29 @@ static void test_waits_for_a_slot(void **state) {
     assert_int_equal(sandbox_state(sb), SANDBOX_READY);
 }
 
+/* Descriptors are bounded, whatever the shards take. */
+static void test_waits_for_another_to_end(void **state) {
+    struct side *s = *state;
+    uint64_t jail[3], last;
+    struct waiter w;
+    struct sandbox *one = NULL;
+    for (size_t i = 0; i < 3; i++)
+        one = make(s, &jail[i]);
+    struct sandbox *sb = create(s, &w, NULL);
+    assert_true(fake_quiet(&s->fake));
+    sandbox_life_end(one, SANDBOX_END_DELETED, NULL);
+    fake_expect(&s->fake, WIRE_CLOSE);
+    fake_send_closed(&s->fake, jail[2]);
+    last = fake_expect(&s->fake, WIRE_OPEN)->jail;
+    fake_send_opened(&s->fake, last);
+    assert_int_equal(w.told, 1);
+    assert_int_equal(sandbox_state(sb), SANDBOX_READY);
+}
+
+static int setup_large(void **state) {
+    return setup_with(state, 8);
+}
+
 static void test_failed_to_open(void **state) {
     struct side *s = *state;
     struct waiter w;
@@ -511,6 +538,7 @@ int main(void) {
         WITH_SHARD(test_pause_and_resume),
         WITH_SHARD(test_restore_changes_the_epoch),
         WITH_SHARD(test_waits_for_a_slot),
+        cmocka_unit_test_setup_teardown(test_waits_for_another_to_end, setup_large, teardown),
         WITH_SHARD(test_failed_to_open),
         WITH_SHARD(test_runner_dies),
         WITH_SHARD(test_connection_comes_back),
