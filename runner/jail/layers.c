@@ -224,7 +224,7 @@ void layers_prepare(struct layers_volume *v, enum wire_disk disk, const char *fr
         layers_job_answer(job, ENOTSUP, layers->snapshots_missing);
     } else if (disk == WIRE_DISK_FILE && *layers->files_missing) {
         layers_job_answer(job, ENOTSUP, layers->files_missing);
-    } else if (v->own->root_fd >= 0) {
+    } else if (v->live != 0 || (v->own->root_fd >= 0 && disk == WIRE_DISK_FILE)) {
         layers_job_answer(job, EBUSY, "the volume is in use already");
     } else if (disk != WIRE_DISK_FILE && snap == NULL) {
         layers_job_answer(job, 0, "");

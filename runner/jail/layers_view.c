@@ -61,7 +61,7 @@ static int layers_view_caps(uint64_t caps, struct err *err) {
     return prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 ? 0 : err_sys(err, "ask for death");
 }
 
-int layers_view_ids(uint32_t id, uint64_t caps, struct err *err) {
+int layers_view_ids(uint32_t id, bool mounts, struct err *err) {
     if (setgroups(0, NULL) != 0) {
         return err_sys(err, "leave all groups");
     }
@@ -70,7 +70,8 @@ int layers_view_ids(uint32_t id, uint64_t caps, struct err *err) {
     if ((uint32_t)setfsgid((gid_t)-1) != id || (uint32_t)setfsuid((uid_t)-1) != id) {
         return err_set(err, ERR_SYSTEM, EPERM, "cannot take the ids of the jail's root");
     }
-    return layers_view_caps(caps, err); /* setfsuid() took some that are needed */
+    /* setfsuid() took some that are needed. */
+    return layers_view_caps(mounts ? LAYERS_CAPS_MOUNT : LAYERS_CAPS_FILES, err);
 }
 
 /* ---- name spaces ---- */
@@ -138,7 +139,7 @@ static int layers_view_clone(const struct layers_work *w, uint32_t i, struct err
     return fd_steal(&tree);
 }
 
-/* The scratch namespace is a copy of the jail's, which is small, with a tmpfs on top of it. */
+/* The scratch namespace is made from the jail's, which is small; a tmpfs takes its place. */
 static int layers_view_scratch(struct layers_work *w, struct err *err) {
     static const struct mnt_option options[] = {{"source", "pinfold"},
                                                 {"mode", "0700"},
@@ -163,10 +164,15 @@ static int layers_view_scratch(struct layers_work *w, struct err *err) {
     int rc = mnt_attach(fs.mount, root, err);
     w->scratch = fd_steal(&fs.mount);
     mnt_fs_done(&fs);
-    if (rc == 0 && fchdir(w->scratch) != 0) {
-        rc = err_sys(err, "enter the scratch directory");
+    if (rc != 0) {
+        return -1;
     }
-    return rc;
+    /* Nothing of the jail's is kept alive by us: what is replaced there must really go. */
+    if (fchdir(w->scratch) != 0 || syscall(SYS_pivot_root, ".", ".") != 0 || fchdir(root) != 0 ||
+        umount2(".", MNT_DETACH) != 0 || fchdir(w->scratch) != 0) {
+        return err_sys(err, "pivot into the scratch directory");
+    }
+    return 0;
 }
 
 static int layers_view_place(const struct layers_work *w, int tree, const char *name,
@@ -187,7 +193,7 @@ static int layers_view_attach(struct layers_work *w, const int *tree, struct err
             return -1;
         }
     }
-    if (layers_view_ids(w->req.id_base, LAYERS_CAPS_MOUNT, err) != 0) {
+    if (layers_view_ids(w->req.id_base, true, err) != 0) {
         return -1;
     }
     w->own = openat(w->scratch, "f0", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -316,5 +322,5 @@ int layers_view_confine(const struct layers_work *w, struct err *err) {
     if (chroot(".") != 0) {
         return err_sys(err, "enter the scratch directory for good");
     }
-    return 0;
+    return layers_view_ids(w->req.id_base, false, err);
 }

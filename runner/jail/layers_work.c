@@ -291,13 +291,18 @@ static int layers_work_prepare(struct layers_work *w, struct err *err) {
 
 /* ---- what no jail waits for ---- */
 
-/* Into the file system for good: nothing outside of it can be named any more. */
+/* Into the file system for good: nothing outside of it can be named any more. Its root belongs to
+ * the root of the jail, the only one whose ids it knows for sure. */
 static int layers_work_enter(struct layers_work *w, struct err *err) {
+    struct stat st;
     w->own = openat(w->fd[LAYERS_FD_FS], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (w->own < 0 || fchdir(w->own) != 0 || chroot(".") != 0) {
         return err_sys(err, "enter a file system");
     }
-    return 0;
+    if (fstat(w->own, &st) != 0) {
+        return err_sys(err, "examine a file system");
+    }
+    return layers_view_ids(st.st_uid, false, err);
 }
 
 static int layers_work_remove(struct layers_work *w, struct err *err) {

@@ -54,8 +54,9 @@ int layers_view_overlay(const struct layers_work *w, const char *name, uint32_t 
 int layers_view_resize(const struct layers_work *w, struct err *err);
 /* No way back: the scratch directory becomes the root, and the powers that mount things go. */
 int layers_view_confine(const struct layers_work *w, struct err *err);
-/* Ids of the jail's root, for the system calls that look at them. */
-int layers_view_ids(uint32_t id, uint64_t caps, struct err *err);
+/* The ids of the jail's root, outside, for the system calls that look at them; no powers but those
+ * over files, and, when `mounts`, those to mount and to look at processes. */
+int layers_view_ids(uint32_t id, bool mounts, struct err *err);
 
 /* A directory "kind/number" of the own file system. */
 int layers_view_dir(const struct layers_work *w, const char *kind, uint32_t number,

@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "layers.h"
+#include "layers_state.h"
 #include "loop.h"
 #include "unit_template.h"
 
@@ -259,27 +260,14 @@ static inline void test_wait(struct test_layers *t) {
     assert_true(t->done);
 }
 
-/* Workers that nobody waits for finish what they do: so many that the zygote has no child. */
+/* Workers that nobody waits for finish what they do. */
 static inline void test_settle(struct test_layers *t) {
     struct err e;
     uint64_t due = clock_mono_ms() + 10000;
-    for (bool any = true; any && clock_mono_ms() < due;) {
-        char path[64], text[4096] = "";
-        any = false;
-        (void)snprintf(path, sizeof path, "/proc/self/task/%d/children", (int)getpid());
-        assert_int_equal(read_text(path, text, sizeof text), 0);
-        for (char *p = text; *p >= '1' && *p <= '9'; p += *p == ' ') {
-            char comm[64], inner[4096] = "";
-            long pid = strtol(p, &p, 10);
-            (void)snprintf(path, sizeof path, "/proc/%ld/comm", pid);
-            if (read_text(path, comm, sizeof comm) != 0 || strcmp(comm, "pinfold-layers\n") != 0) {
-                continue;
-            }
-            (void)snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", pid, pid);
-            any = read_text(path, inner, sizeof inner) == 0 && *inner != '\0';
-        }
-        assert_int_equal(loop_once(t->loop, CLOCK_NS_PER_MS, &e), 0);
+    while (t->layers->jobs != NULL && clock_mono_ms() < due) {
+        assert_int_equal(loop_once(t->loop, 100 * CLOCK_NS_PER_MS, &e), 0);
     }
+    assert_null(t->layers->jobs);
 }
 
 static inline int test_snapshot(struct test_layers *t, struct test_jail *j, const char *key,
