@@ -19,6 +19,10 @@ struct api_files_get {
     bool sizing;            /* the first of two operations: stat */
     bool streaming;         /* the answer has begun; freed after its end */
     bool found, answered;
+    /* The last byte is held back until the operation has said that all of them are good: of a file
+     * that became shorter meanwhile, zeros come. */
+    bool held, good;
+    char last_byte;
     struct fileop_record entry;
     enum range_result range;
     uint64_t first, last, left;
@@ -38,21 +42,33 @@ static ssize_t api_files_get_read(void *arg, char *data, size_t size) {
     struct api_files_get *g = arg;
     if (g->left == 0)
         return -1;
+    if (g->held && (g->run != NULL || !g->good))
+        return g->run != NULL ? 0 : -2;
+    if (g->held) {
+        *data = g->last_byte;
+        g->left = 0;
+        return 1;
+    }
     if (g->run == NULL)
         return -2;
     ssize_t n = fileop_run_read(g->run, data, size < g->left ? size : (size_t)g->left);
-    if (n > 0)
-        g->left -= (uint64_t)n;
-    return n == -1 ? -2 : n; /* it ended before its announced length */
+    if (n <= 0)
+        return n == 0 ? 0 : -2; /* it ended before its announced length */
+    g->left -= (uint64_t)n;
+    if (g->left > 0)
+        return n;
+    g->last_byte = data[n - 1];
+    g->left = 1;
+    g->held = true;
+    fileop_run_skip(g->run);
+    return n - 1;
 }
 
 static void api_files_get_sent(void *arg) {
     struct api_files_get *g = arg;
     g->req = NULL;
     g->streaming = false;
-    if (g->run != NULL && g->left == 0)
-        fileop_run_skip(g->run);
-    else if (g->run != NULL)
+    if (g->run != NULL)
         fileop_run_cancel(g->run);
     api_files_get_put(g);
 }
@@ -225,6 +241,7 @@ static bool api_files_get_sized(struct api_files_get *g) {
 static void api_files_get_done(void *arg, const struct fileop_result *result) {
     struct api_files_get *g = arg;
     g->run = NULL;
+    g->good = result->code == FILEOP_OK;
     if (g->req != NULL && !g->answered && result->code != FILEOP_OK) {
         g->answered = true;
         g->req->gone = NULL;

@@ -7,31 +7,49 @@
 /* An upload: its body goes to the operation as it arrives. The file takes its name when all of it
  * is there. */
 struct api_files_put {
-    struct http_req *req;   /* NULL = the client is gone */
-    struct fileop_run *run; /* NULL = over */
-    bool waits;             /* the operation's pipe is full */
-    bool whole;             /* the body is in */
-    bool made;              /* `entry` is there */
+    struct http_req *req; /* NULL = the client is gone */
+    struct fileop_run *run;
+    bool waits;         /* the operation's pipe is full */
+    uint64_t length;    /* of the body, not announced yet; UINT64_MAX = unknown */
+    uint32_t announced; /* bytes of the current record that are still to come */
+    bool whole;         /* the body is in */
+    bool made;          /* `entry` is there */
     struct fileop_record entry;
     char path[FILE_PATH_SIZE];
 };
 
+/* Announces a record of contents: as long as possible, since long ones are moved by the kernel. A
+ * body of unknown length has one for each piece. */
+static int api_files_put_announce(struct api_files_put *p, size_t len) {
+    uint64_t left = p->length == UINT64_MAX ? len : p->length;
+    struct fileop_record rec = {
+        .type = FILEOP_DATA, .data_len = left < FILEOP_DATA_MAX ? (uint32_t)left : FILEOP_DATA_MAX};
+    if (p->length != UINT64_MAX)
+        p->length -= rec.data_len;
+    p->announced = rec.data_len;
+    return fileop_run_put(p->run, &rec, NULL, NULL, NULL);
+}
+
+/* Takes what the pipe takes. When the operation is over, nothing: done() says why. */
 static size_t api_files_put_piece(void *arg, const char *data, size_t len) {
     struct api_files_put *p = arg;
-    struct fileop_record rec = {
-        .type = FILEOP_DATA, .data_len = len < FILEOP_DATA_MAX ? (uint32_t)len : FILEOP_DATA_MAX};
-    if (p->waits || p->run == NULL)
-        return 0;
-    int rc = fileop_run_put(p->run, &rec, NULL, NULL, data);
-    p->waits = rc <= 0;
-    return rc < 0 ? 0 : rec.data_len; /* why it takes no more, done() says */
+    size_t taken = 0;
+    while (taken < len && !p->waits) {
+        if (p->announced == 0 && api_files_put_announce(p, len - taken) <= 0)
+            p->waits = true;
+        size_t left = len - taken < p->announced ? len - taken : p->announced;
+        ssize_t n = p->waits ? 0 : fileop_run_put_bytes(p->run, data + taken, left);
+        p->waits = p->waits || n < (ssize_t)left;
+        taken += n > 0 ? (size_t)n : 0;
+        p->announced -= n > 0 ? (uint32_t)n : 0;
+    }
+    return taken;
 }
 
 static void api_files_put_whole(void *arg) {
     struct api_files_put *p = arg;
     p->whole = true;
-    if (p->run != NULL)
-        fileop_run_finish(p->run);
+    fileop_run_finish(p->run);
 }
 
 static const struct http_upload api_files_put_upload = {.piece = api_files_put_piece,
@@ -111,6 +129,7 @@ void api_files_put(struct server *s, struct http_req *req, const struct route_ar
         return;
     }
     p->req = req;
+    p->length = req->length;
     memcpy(p->path, path, sizeof(path));
     const char *argv[] = {"write", path, mode, "1"};
     p->run = api_files_start(req, sb, argv, 4, true, &api_files_put_ops, p);

@@ -126,14 +126,14 @@ int fileop_feed_put(struct fileop_feed *f, const struct fileop_record *rec, cons
                     const char *target, const void *data) {
     struct fileop_record head = *rec;
     ssize_t gone = 0;
-    size_t all = fileop_size(rec) + rec->data_len;
+    size_t data_len = data != NULL ? rec->data_len : 0, all = fileop_size(rec) + data_len;
     if (f->broken || f->finished)
         return -1;
     head.magic = FILEOP_MAGIC;
     struct iovec parts[4] = {{.iov_base = &head, .iov_len = sizeof(head)},
                              {.iov_base = (void *)(uintptr_t)path, .iov_len = rec->path_len},
                              {.iov_base = (void *)(uintptr_t)target, .iov_len = rec->target_len},
-                             {.iov_base = (void *)(uintptr_t)data, .iov_len = rec->data_len}};
+                             {.iov_base = (void *)(uintptr_t)data, .iov_len = data_len}};
     if (f->fd >= 0 && f->pending.len == 0) {
         gone = fileop_feed_write(f, parts, 4);
         if (gone < 0) {
@@ -145,6 +145,20 @@ int fileop_feed_put(struct fileop_feed *f, const struct fileop_record *rec, cons
         fileop_feed_watch(f, true);
     }
     return fileop_feed_keep(f, parts, 4, (size_t)gone);
+}
+
+ssize_t fileop_feed_bytes(struct fileop_feed *f, const void *data, size_t len) {
+    struct iovec part = {.iov_base = (void *)(uintptr_t)data, .iov_len = len};
+    if (f->broken || f->finished)
+        return -1;
+    if (f->fd < 0 || f->pending.len > 0)
+        return 0;
+    ssize_t n = fileop_feed_write(f, &part, 1);
+    if (n < 0)
+        fileop_feed_break(f);
+    else if ((size_t)n < len)
+        fileop_feed_watch(f, true);
+    return n;
 }
 
 void fileop_feed_finish(struct fileop_feed *f) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
 
 #include "buf.h"
 #include "err.h"
@@ -31,6 +33,10 @@ int fileop_feed_open(struct fileop_feed *f, int fd, struct err *err);
  * whole, unless it returns -1. */
 int fileop_feed_put(struct fileop_feed *f, const struct fileop_record *rec, const char *path,
                     const char *target, const void *data);
+/* For contents that come in pieces: a DATA record is put with `data` NULL, which announces its
+ * data_len bytes, and these follow here. Takes as many as there is room for: their number; 0 = wait
+ * for `writable`; -1 = nobody reads it. */
+ssize_t fileop_feed_bytes(struct fileop_feed *f, const void *data, size_t len);
 /* END, then end of file. */
 void fileop_feed_finish(struct fileop_feed *f);
 /* The descriptor, which blocks from now on; the caller owns it, and nothing can be put any more.

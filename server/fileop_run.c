@@ -540,6 +540,12 @@ int fileop_run_put(struct fileop_run *r, const struct fileop_record *rec, const 
     return fileop_feed_put(&r->feed, rec, path, target, data);
 }
 
+ssize_t fileop_run_put_bytes(struct fileop_run *r, const void *data, size_t len) {
+    if (r->phase == FILEOP_RUN_OVER || r->cancelled)
+        return -1;
+    return fileop_feed_bytes(&r->feed, data, len);
+}
+
 void fileop_run_finish(struct fileop_run *r) {
     if (r->phase != FILEOP_RUN_OVER && !r->cancelled)
         fileop_feed_finish(&r->feed);

@@ -62,6 +62,10 @@ void fileop_run_cancel(struct fileop_run *r);
  * operation reads no more (done() comes). */
 int fileop_run_put(struct fileop_run *r, const struct fileop_record *rec, const char *path,
                    const char *target, const void *data);
+/* For contents that come in pieces: a DATA record is put with `data` NULL, which announces its
+ * data_len bytes, and these follow here. Takes as many as there is room for: their number; 0 = wait
+ * for `writable`; -1 = it reads no more. */
+ssize_t fileop_run_put_bytes(struct fileop_run *r, const void *data, size_t len);
 /* END, then end of file. */
 void fileop_run_finish(struct fileop_run *r);
 /* For who writes records on a thread of his own: takes the writing end of stdin away, which blocks;
