@@ -6,7 +6,8 @@
 
 /* What is ready to be sent; an operation that is faster than the client is not read meanwhile. */
 #define API_ARCHIVE_GET_HIGH ((size_t)512 * 1024)
-#define API_ARCHIVE_GET_MAX (API_ARCHIVE_GET_HIGH + 2 * FILEOP_PARSE_SIZE)
+#define API_ARCHIVE_GET_LOW (API_ARCHIVE_GET_HIGH / 2)
+#define API_ARCHIVE_GET_MAX (API_ARCHIVE_GET_HIGH + API_ARCHIVE_GET_LOW + 2 * FILEOP_PARSE_SIZE)
 
 /* A tree that is packed as it is sent. */
 struct api_archive_get {
@@ -39,10 +40,10 @@ static ssize_t api_archive_get_read(void *arg, char *data, size_t size) {
     if (g->sent == g->out.len) {
         buf_clear(&g->out);
         g->sent = 0;
-        if (g->paused && g->run != NULL) {
-            g->paused = false;
-            fileop_run_resume(g->run);
-        }
+    }
+    if (g->paused && g->run != NULL && g->out.len - g->sent < API_ARCHIVE_GET_LOW) {
+        g->paused = false;
+        fileop_run_resume(g->run);
     }
     if (n > 0)
         return (ssize_t)n;
@@ -72,6 +73,10 @@ static int api_archive_get_item(void *arg, const struct fileop_item *item) {
     struct api_archive_get *g = arg;
     if (g->req == NULL)
         return -1;
+    if (g->sent >= API_ARCHIVE_GET_LOW) {
+        buf_consume(&g->out, g->sent);
+        g->sent = 0;
+    }
     if (tar_write_item(g->tar, item, NULL) < 0) {
         g->broken = true;
         return -1;

@@ -29,6 +29,7 @@ struct api_archive_put {
     int over; /* eventfd: the thread is done */
     struct loop_source source;
     struct fileop_result result;
+    bool failed_first; /* the operation, while the thread was still at work */
     char path[FILE_PATH_SIZE];
     char bad[FILE_PATH_SIZE]; /* the entry that could not be made */
 
@@ -99,7 +100,7 @@ static void api_archive_put_answer(struct api_archive_put *p) {
     struct json_out j;
     struct buf out;
     p->req->gone = NULL;
-    if (p->tar.code != TAR_READ_OK && p->tar.code != TAR_READ_CLOSED && !p->result.gone) {
+    if (p->tar.code != TAR_READ_OK && p->tar.code != TAR_READ_CLOSED && !p->failed_first) {
         api_archive_put_refused(p, &error);
         http_reply_error(p->req, &error);
     } else if (p->result.code != FILEOP_OK || p->tar.code != TAR_READ_OK) {
@@ -107,7 +108,13 @@ static void api_archive_put_answer(struct api_archive_put *p) {
             fileop_status_set(&p->result, FILEOP_IO, 0, p->path);
         else if (p->bad[0] != '\0')
             fileop_status_set(&p->result, p->result.code, p->result.sys, p->bad);
-        api_files_failed(p->req, &p->result);
+        if (p->result.code == FILEOP_NOT_FOUND && p->bad[0] != '\0')
+            api_error_set(&error, 422, "bad_entry", NULL,
+                          "An entry of the archive is a link to what is not there. %s",
+                          p->result.message);
+        else
+            fileop_status_error(&p->result, &error);
+        http_reply_error(p->req, &error);
     } else {
         buf_init(&out, 256);
         json_out_init(&j, &out);
@@ -159,6 +166,8 @@ static void api_archive_put_done(void *arg, const struct fileop_result *result) 
     struct api_archive_put *p = arg;
     p->run = NULL;
     p->result = *result;
+    /* Records that are cut short are the thread's doing. */
+    p->failed_first = p->reading && result->code != FILEOP_OK && result->code != FILEOP_INVALID;
     /* The thread meets a closed pipe, or the end of what it reads. */
     if (result->code != FILEOP_OK)
         api_archive_put_close_body(p);

@@ -112,7 +112,7 @@ const char *tar_read_path(const char *path, char out[FILEOP_PATH_MAX + 1]) {
         if (n == 0 || (n == 1 && name[0] == '.'))
             continue;
         if (n == 2 && name[0] == '.' && name[1] == '.')
-            return "its path has a \"..\"";
+            return "its path leads upwards with ..";
         if (n > TAR_READ_NAME_MAX)
             return "a name in its path has more than 255 bytes";
         if (len + (len > 0) + n > FILEOP_PATH_MAX)

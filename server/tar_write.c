@@ -15,8 +15,8 @@ struct tar_write {
     /* Names are bytes to us; in the "C" locale libarchive would not write those that are not ASCII
      * as everybody else reads them. */
     locale_t locale;
-    uint64_t left; /* of the contents of the current file */
-    char path[FILEOP_PATH_MAX + 1];
+    uint64_t left;                  /* of the contents of the current file */
+    char path[FILEOP_PATH_MAX + 1]; /* of the last entry when it is a file, else "" */
 };
 
 static la_ssize_t tar_write_out(struct archive *a, void *arg, const void *data, size_t len) {
@@ -92,9 +92,11 @@ static int tar_write_entry(struct tar_write *t, const struct fileop_item *item, 
     /* The directory itself is where the archive will be unpacked. */
     bool itself = item->path[0] == '\0' && kind == FILEOP_DIRECTORY;
     t->left = 0;
+    t->path[0] = '\0';
+    if (kind == FILEOP_FILE)
+        memcpy(t->path, item->path, item->rec.path_len + 1);
     if (!known || itself)
         return 0;
-    memcpy(t->path, item->path, item->rec.path_len + 1);
     tar_write_fill(t, item);
     int rc = archive_write_header(t->archive, t->entry);
     return rc == ARCHIVE_OK || rc == ARCHIVE_WARN ? 0 : tar_write_failed(t, err);
