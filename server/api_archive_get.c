@@ -151,8 +151,8 @@ void api_archive_get(struct server *s, struct http_req *req, const struct route_
         api_files_no_memory(req);
         return;
     }
-    const char *argv[] = {"pack", path};
-    g->run = api_files_start(req, sb, argv, 2, false, &api_archive_get_ops, g);
+    const char *argv[] = {"pack", path, NULL};
+    g->run = api_files_start(req, sb, argv, false, &api_archive_get_ops, g);
     if (g->run == NULL) {
         api_archive_get_put(g);
         return;

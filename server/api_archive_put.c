@@ -272,8 +272,8 @@ void api_archive_put(struct server *s, struct http_req *req, const struct route_
         api_files_no_memory(req);
         return;
     }
-    const char *argv[] = {"unpack", path};
-    p->run = api_files_start(req, sb, argv, 2, true, &api_archive_put_ops, p);
+    const char *argv[] = {"unpack", path, NULL};
+    p->run = api_files_start(req, sb, argv, true, &api_archive_put_ops, p);
     if (p->run == NULL) {
         api_archive_put_free(p);
         return;

@@ -29,10 +29,13 @@ struct sandbox *api_files_sandbox(struct server *s, struct http_req *req,
 }
 
 struct fileop_run *api_files_start(struct http_req *req, struct sandbox *sb,
-                                   const char *const *argv, size_t argc, bool upload,
+                                   const char *const *argv, bool upload,
                                    const struct fileop_run_ops *ops, void *arg) {
     struct api_error error = {0};
     struct err err = {0};
+    size_t argc = 0;
+    while (argv[argc] != NULL)
+        argc++;
     struct fileop_run *run = fileop_run_start(sb, argv, argc, upload, ops, arg, &err);
     if (run != NULL)
         return run;
@@ -133,7 +136,7 @@ static void api_files_gone(struct http_req *req) {
 
 /* argv[1] is the path; `told` the one that the answer is about. */
 static void api_files_run(struct http_req *req, struct sandbox *sb, int status,
-                          const char *const *argv, size_t argc, const char *told) {
+                          const char *const *argv, const char *told) {
     struct api_files *f = calloc(1, sizeof(*f));
     if (f == NULL) {
         api_files_no_memory(req);
@@ -142,7 +145,7 @@ static void api_files_run(struct http_req *req, struct sandbox *sb, int status,
     f->req = req;
     f->status = status;
     memcpy(f->path, told, strlen(told) + 1);
-    f->run = api_files_start(req, sb, argv, argc, false, &api_files_ops, f);
+    f->run = api_files_start(req, sb, argv, false, &api_files_ops, f);
     if (f->run == NULL) {
         free(f);
         return;
@@ -162,8 +165,8 @@ void api_files_stat(struct server *s, struct http_req *req, const struct route_a
         http_reply_error(req, &error);
         return;
     }
-    const char *argv[] = {"stat", path, follow ? "1" : "0"};
-    api_files_run(req, sb, 200, argv, 3, path);
+    const char *argv[] = {"stat", path, follow ? "1" : "0", NULL};
+    api_files_run(req, sb, 200, argv, path);
 }
 
 void api_files_delete(struct server *s, struct http_req *req, const struct route_args *args) {
@@ -177,8 +180,8 @@ void api_files_delete(struct server *s, struct http_req *req, const struct route
         http_reply_error(req, &error);
         return;
     }
-    const char *argv[] = {"remove", path, recursive ? "1" : "0"};
-    api_files_run(req, sb, 204, argv, 3, path);
+    const char *argv[] = {"remove", path, recursive ? "1" : "0", NULL};
+    api_files_run(req, sb, 204, argv, path);
 }
 
 void api_files_mkdir(struct server *s, struct http_req *req, const struct route_args *args) {
@@ -192,8 +195,8 @@ void api_files_mkdir(struct server *s, struct http_req *req, const struct route_
         http_reply_error(req, &error);
         return;
     }
-    const char *argv[] = {"mkdir", path, mode, parents ? "1" : "0"};
-    api_files_run(req, sb, 201, argv, 4, path);
+    const char *argv[] = {"mkdir", path, mode, parents ? "1" : "0", NULL};
+    api_files_run(req, sb, 201, argv, path);
 }
 
 void api_files_move(struct server *s, struct http_req *req, const struct route_args *args) {
@@ -208,6 +211,6 @@ void api_files_move(struct server *s, struct http_req *req, const struct route_a
         http_reply_error(req, &error);
         return;
     }
-    const char *argv[] = {"move", from, to, replace ? "1" : "0"};
-    api_files_run(req, sb, 201, argv, 4, to);
+    const char *argv[] = {"move", from, to, replace ? "1" : "0", NULL};
+    api_files_run(req, sb, 201, argv, to);
 }

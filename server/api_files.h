@@ -10,9 +10,9 @@
  * is made of args->rest. */
 struct sandbox *api_files_sandbox(struct server *s, struct http_req *req,
                                   const struct route_args *args, char path[FILE_PATH_SIZE]);
-/* Starts it, or answers 409, 429 or 500 and returns NULL. */
+/* Starts it (`argv` ends with a NULL), or answers 409, 429 or 500 and returns NULL. */
 struct fileop_run *api_files_start(struct http_req *req, struct sandbox *sb,
-                                   const char *const *argv, size_t argc, bool upload,
+                                   const char *const *argv, bool upload,
                                    const struct fileop_run_ops *ops, void *arg);
 /* Bytes that a file may have to be sent or packed whole: sparse ones claim any size. */
 uint64_t api_files_max(const struct sandbox *sb);

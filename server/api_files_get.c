@@ -205,11 +205,11 @@ static int api_files_get_start(struct api_files_get *g) {
     snprintf(offset, sizeof(offset), "%" PRIu64, g->first);
     snprintf(length, sizeof(length), "%" PRIu64,
              g->range == RANGE_PART ? g->last - g->first + 1 : (uint64_t)INT64_MAX);
-    const char *stat[] = {"stat", g->path, "1"};
-    const char *read[] = {"read", g->path, offset, length};
+    const char *stat[] = {"stat", g->path, "1", NULL};
+    const char *read[] = {"read", g->path, offset, length, NULL};
     g->found = false;
-    g->run = api_files_start(g->req, g->sandbox, g->sizing ? stat : read, g->sizing ? 3 : 4, false,
-                             &api_files_get_ops, g);
+    g->run =
+        api_files_start(g->req, g->sandbox, g->sizing ? stat : read, false, &api_files_get_ops, g);
     return g->run != NULL ? 0 : -1;
 }
 

@@ -95,8 +95,8 @@ static int api_files_list_after(struct http_req *req, char after[FILE_PATH_SIZE]
     return 0;
 }
 
-static void api_files_list_start(struct http_req *req, struct sandbox *sb, const char *const *argv,
-                                 size_t argc) {
+static void api_files_list_start(struct http_req *req, struct sandbox *sb,
+                                 const char *const *argv) {
     struct api_files_list *l = calloc(1, sizeof(*l));
     if (l == NULL) {
         api_files_no_memory(req);
@@ -107,7 +107,7 @@ static void api_files_list_start(struct http_req *req, struct sandbox *sb, const
     json_out_init(&l->json, &l->out);
     json_out_open(&l->json, NULL, '{');
     json_out_open(&l->json, "entries", '[');
-    l->run = api_files_start(req, sb, argv, argc, false, &api_files_list_ops, l);
+    l->run = api_files_start(req, sb, argv, false, &api_files_list_ops, l);
     if (l->run == NULL) {
         buf_done(&l->out);
         free(l);
@@ -132,6 +132,6 @@ void api_files_list(struct server *s, struct http_req *req, const struct route_a
     }
     snprintf(depth_text, sizeof(depth_text), "%" PRIu64, depth);
     snprintf(limit_text, sizeof(limit_text), "%" PRIu64, limit);
-    const char *argv[] = {"list", path, depth_text, limit_text, after};
-    api_files_list_start(req, sb, argv, 5);
+    const char *argv[] = {"list", path, depth_text, limit_text, after, NULL};
+    api_files_list_start(req, sb, argv);
 }

@@ -131,8 +131,8 @@ void api_files_put(struct server *s, struct http_req *req, const struct route_ar
     p->req = req;
     p->length = req->length;
     memcpy(p->path, path, sizeof(path));
-    const char *argv[] = {"write", path, mode, "1"};
-    p->run = api_files_start(req, sb, argv, 4, true, &api_files_put_ops, p);
+    const char *argv[] = {"write", path, mode, "1", NULL};
+    p->run = api_files_start(req, sb, argv, true, &api_files_put_ops, p);
     if (p->run == NULL) {
         free(p);
         return;

@@ -158,8 +158,8 @@ void api_files_watch(struct server *s, struct http_req *req, const struct route_
     }
     w->req = req;
     buf_init(&w->out, API_FILES_WATCH_MAX);
-    const char *argv[] = {"watch", path, recursive ? "1" : "0"};
-    w->run = api_files_start(req, sb, argv, 3, true, &api_files_watch_ops, w);
+    const char *argv[] = {"watch", path, recursive ? "1" : "0", NULL};
+    w->run = api_files_start(req, sb, argv, true, &api_files_watch_ops, w);
     if (w->run == NULL) {
         free(w);
         return;

@@ -4,6 +4,7 @@
 #include <archive_entry.h>
 #include <errno.h>
 #include <locale.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,16 +16,19 @@ struct tar_write {
     /* Names are bytes to us; in the "C" locale libarchive would not write those that are not ASCII
      * as everybody else reads them. */
     locale_t locale;
+    bool full;                      /* `out` would not take all of it */
     uint64_t left;                  /* of the contents of the current file */
     char path[FILEOP_PATH_MAX + 1]; /* of the last entry when it is a file, else "" */
 };
 
 static la_ssize_t tar_write_out(struct archive *a, void *arg, const void *data, size_t len) {
     struct tar_write *t = arg;
-    if (buf_append(t->out, data, len, NULL) == 0)
-        return (la_ssize_t)len;
-    archive_set_error(a, ENOMEM, "no room");
-    return -1;
+    (void)a;
+    /* The library leaks when it is told of a failure, so it is told of none. Freeing an archive
+     * ends it first: that is for nobody. */
+    if (t->out != NULL && !t->full && buf_append(t->out, data, len, NULL) < 0)
+        t->full = true;
+    return (la_ssize_t)len;
 }
 
 struct tar_write *tar_write_new(struct buf *out, const char *name, struct err *err) {
@@ -49,12 +53,9 @@ struct tar_write *tar_write_new(struct buf *out, const char *name, struct err *e
 void tar_write_free(struct tar_write *t) {
     if (t == NULL)
         return;
+    t->out = NULL;
     archive_entry_free(t->entry);
-    if (t->archive != NULL) {
-        /* Without this, freeing it would write its end. */
-        archive_write_fail(t->archive);
-        archive_write_free(t->archive);
-    }
+    archive_write_free(t->archive);
     if (t->locale != (locale_t)0)
         freelocale(t->locale);
     free(t);
@@ -81,7 +82,7 @@ static void tar_write_fill(struct tar_write *t, const struct fileop_item *item) 
 }
 
 static int tar_write_failed(struct tar_write *t, struct err *err) {
-    const char *why = archive_error_string(t->archive);
+    const char *why = t->full ? "no room is left" : archive_error_string(t->archive);
     return err_set(err, ERR_LIMIT, 0, "writing an archive: %s", why != NULL ? why : "it failed");
 }
 
@@ -136,11 +137,12 @@ int tar_write_item(struct tar_write *t, const struct fileop_item *item, struct e
     locale_t before = uselocale(t->locale);
     int rc = tar_write_record(t, item, err);
     uselocale(before);
-    return rc;
+    return rc == 0 && t->full ? tar_write_failed(t, err) : rc;
 }
 
 int tar_write_end(struct tar_write *t, struct err *err) {
     if (t->left > 0)
         return err_set(err, ERR_STATE, 0, "the last file of an archive is not complete");
-    return archive_write_close(t->archive) == ARCHIVE_OK ? 0 : tar_write_failed(t, err);
+    int rc = archive_write_close(t->archive);
+    return rc == ARCHIVE_OK && !t->full ? 0 : tar_write_failed(t, err);
 }
