@@ -19,7 +19,7 @@
 
 #include "fd.h"
 
-#define LAYERS_PROBE_BASE 1900000000u /* outside ids that no jail and no user has */
+#define LAYERS_PROBE_BASE 0x0ffd0000u /* outside ids below those of jails: pool.h */
 #define LAYERS_PROBE_COUNT 65536u
 #define LAYERS_PROBE_BYTES (1ull << 20)
 #define LAYERS_PROBE_INODES 1000u

@@ -30,6 +30,7 @@ struct shard {
     struct jail_host host;
     struct pool *pool;
     struct layers *layers;
+    struct selftest_result capabilities; /* the proven ones, and what layers can do here */
     struct session_hold hold;
     struct session_config session_cfg;
     struct session *session; /* one server at a time */
@@ -203,6 +204,29 @@ static int shard_signals(struct shard *s, struct err *err) {
     return loop_add(s->loop, &s->signal_src, s->signals, EPOLLIN, shard_signal, s, err);
 }
 
+/* Of these a host may lack one: then sandboxes go without, and whoever asks for it is told. */
+static void shard_capability(struct shard *s, const char *name, const char *how, const char *proof,
+                             const char *missing) {
+    struct wire_capability *c = &s->capabilities.item[s->capabilities.count++];
+    memset(c, 0, sizeof *c);
+    c->status = missing == NULL ? WIRE_CAP_ENFORCED : WIRE_CAP_UNAVAILABLE;
+    (void)snprintf(c->name, sizeof c->name, "%s", name);
+    (void)snprintf(c->how, sizeof c->how, "%s", how);
+    (void)snprintf(c->proof, sizeof c->proof, "%s", missing == NULL ? proof : "");
+    (void)snprintf(c->remedy, sizeof c->remedy, "%s", missing == NULL ? "" : missing);
+}
+
+static void shard_capabilities(struct shard *s) {
+    _Static_assert(SELFTEST_MAX >= 20, "room for two more");
+    s->capabilities = *s->cfg->capabilities;
+    shard_capability(s, "snapshots", "overlay over layers, seen through id-mapped mounts",
+                     "a jail with other ids found the file of a snapshot as its own",
+                     layers_snapshots_missing(s->layers));
+    shard_capability(s, "disk_file", "ext4 in a file on a loop device, id-mapped",
+                     "a file system was made in a file, and mounted",
+                     layers_files_missing(s->layers));
+}
+
 static void shard_session_config(struct shard *s) {
     s->hold.keep_ns = s->cfg->keep_ms * CLOCK_NS_PER_MS;
     s->session_cfg = (struct session_config){
@@ -212,8 +236,8 @@ static void shard_session_config(struct shard *s) {
         .hold = &s->hold,
         .policies = s->cfg->policies,
         .host_max = &s->host_max,
-        .capability = s->cfg->capabilities->item,
-        .capabilities = s->cfg->capabilities->count,
+        .capability = s->capabilities.item,
+        .capabilities = s->capabilities.count,
         .shard = s->cfg->index,
         .slots = s->cfg->slots,
         .sandboxes = s->cfg->sandboxes,
@@ -261,6 +285,7 @@ static int shard_start(struct shard *s, struct err *err) {
         return -1;
     }
     pool_start(s->pool);
+    shard_capabilities(s);
     shard_session_config(s);
     return shard_listen(s, err);
 }
