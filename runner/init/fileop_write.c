@@ -69,7 +69,9 @@ static int fileop_write_data(struct fileop_op *o, int fd) {
     }
 }
 
-static int fileop_write_into(struct fileop_op *o, int dir, const char *name, mode_t mode) {
+static int fileop_write_into(struct fileop_op *o, int dir, const char *name, mode_t mode,
+                             bool created) {
+    struct fileop_record rec;
     struct fileop_temp temp;
     struct stat st;
     if (fileop_make_temp(&temp, dir) != 0) {
@@ -86,7 +88,9 @@ static int fileop_write_into(struct fileop_op *o, int dir, const char *name, mod
         rc = fstat(temp.fd, &st);
     }
     if (rc == 0) {
-        rc = fileop_op_entry(o, dir, name, &st, "", 0);
+        fileop_io_entry(&rec, &st);
+        rec.flags = created ? FILEOP_CREATED : 0;
+        rc = fileop_io_put(&o->io, &rec, "", 0, NULL);
     }
     fileop_make_done(&temp);
     return rc;
@@ -112,7 +116,7 @@ int fileop_write(struct fileop_op *o) {
         if (keep) {
             mode = st.st_mode != 0 ? st.st_mode & 07777 : 0644;
         }
-        rc = fileop_write_into(o, dir, name, mode);
+        rc = fileop_write_into(o, dir, name, mode, st.st_mode == 0);
     }
     fileop_op_close(dir);
     return rc;

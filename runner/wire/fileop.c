@@ -99,7 +99,7 @@ struct fileop_form {
 static const struct fileop_form *fileop_form_of(uint32_t type) {
     static const struct fileop_form forms[] = {
         [FILEOP_ENTRY] = {.wrong = "an entry record is out of bounds",
-                          .flags = FILEOP_CONTENT | FILEOP_OPAQUE,
+                          .flags = FILEOP_CONTENT | FILEOP_OPAQUE | FILEOP_CREATED,
                           .entry = true,
                           .kind = true,
                           .path_max = FILEOP_PATH_MAX},

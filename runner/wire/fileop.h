@@ -23,7 +23,7 @@
  *   write PATH MODE MAKE_PARENTS
  *       <- DATA records, END. -> ENTRY of the new file. A temporary file beside it takes its name
  *       when END has come. MODE -1: that of the file before, else 0644. A final symbolic link is
- *       followed
+ *       followed. The ENTRY has FILEOP_CREATED when there was no file before
  *   list PATH DEPTH LIMIT AFTER
  *       -> ENTRY records below PATH (paths relative to it), depth first, in the order of the bytes
  *       of names; at most LIMIT, after AFTER ("" = from the start). END.flags & FILEOP_MORE: there
@@ -111,7 +111,7 @@ enum fileop_kind {
 enum fileop_flag {
     FILEOP_CONTENT = 1, /* ENTRY: contents follow */
     FILEOP_MORE = 2,    /* END of list */
-    /* EVENT: */
+    /* EVENT, and the first of them ENTRY of write, too: */
     FILEOP_CREATED = 4,
     FILEOP_MODIFIED = 8,
     FILEOP_DELETED = 16,
