@@ -14,6 +14,8 @@
 #include "layers_state.h"
 #include "str.h"
 
+#define LAYERS_EDGE 16u /* blocks that ext4 refuses to give to a file when hardly any are left */
+
 struct layers *layers_new(const struct layers_config *cfg, struct err *err) {
     struct layers *layers = calloc(1, sizeof *layers);
     if (layers == NULL) {
@@ -139,7 +141,7 @@ int layers_use(const struct layers_volume *v, uint64_t *bytes, uint64_t *inodes,
     layers_store_sum(&v->stack, v->own, &other_bytes, &other_files);
     *bytes = (used > v->base_bytes ? used - v->base_bytes : 0) + other_bytes;
     *inodes = (files > base ? files - base : 0) + other_files;
-    *full = fs.f_bavail == 0 || fs.f_ffree == 0;
+    *full = fs.f_bavail <= (own && v->own->in_file ? LAYERS_EDGE : 0) || fs.f_ffree == 0;
     return 0;
 }
 
