@@ -88,6 +88,14 @@ void api_info_capabilities(struct server *s, struct http_req *req, const struct 
 void api_info_images(struct server *s, struct http_req *req, const struct route_args *args);
 void api_info_me(struct server *s, struct http_req *req, const struct route_args *args);
 
+/* api_sync.c */
+void api_sync_post(struct server *s, struct http_req *req, const struct route_args *args);
+void api_sync_changes(struct server *s, struct http_req *req, const struct route_args *args);
+
+/* api_blobs.c */
+void api_blobs_put(struct server *s, struct http_req *req, const struct route_args *args);
+void api_blobs_get(struct server *s, struct http_req *req, const struct route_args *args);
+
 /* openapi.c */
 void openapi_get(struct server *s, struct http_req *req, const struct route_args *args);
 

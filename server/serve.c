@@ -42,6 +42,7 @@
 struct serve_options {
     const char *state, *listen, *user;
     uint64_t port, grace_ms, queue, results, result_bytes, connections, snapshots, snapshot_bytes;
+    uint64_t blob_bytes, blob_age_ms;
     bool verbose;
 };
 
@@ -178,6 +179,15 @@ static void serve_sandbox_loaded(void *arg, struct sandbox *sb) {
         log_err(&s->log, LOG_ERROR, "executions_unreadable", &err);
 }
 
+static int serve_blobs(struct serve *v, struct err *err) {
+    struct blobs_options options = {.user_bytes = v->opt.blob_bytes, .age_ms = v->opt.blob_age_ms};
+    fd_cleanup int dir = state_open_dir(&v->server.state, STATE_SERVER, err);
+    if (dir < 0)
+        return -1;
+    v->server.blobs = blobs_open(dir, &options, err);
+    return v->server.blobs == NULL ? -1 : 0;
+}
+
 static int serve_core(struct serve *v, struct err *err) {
     struct server *s = &v->server;
     s->loop = loop_new(err);
@@ -233,6 +243,7 @@ static int (*const serve_stages[])(struct serve *v, struct err *err) = {
     serve_memory,
     serve_tokens,
     serve_probe, /* what it must enforce itself */
+    serve_blobs, /* contents of workspaces that are there already */
     serve_core,  /* loop, workers, connections to the runner */
     serve_http,
 };
@@ -323,6 +334,7 @@ static void serve_clean_up(struct serve *v) {
     sandboxes_done(&s->sandboxes);
     snapshots_done(&s->snapshots);
     execs_hub_free(s->exec_hub);
+    blobs_close(s->blobs);
     links_stop(&s->links);
     auth_stop(&s->auth);
     loop_free(s->loop);
@@ -385,7 +397,9 @@ static int serve_run(int argc, char **argv) {
                               .result_bytes = 128 * SERVE_MIB,
                               .connections = 8192,
                               .snapshots = 1000,
-                              .snapshot_bytes = 16 * 1024 * SERVE_MIB};
+                              .snapshot_bytes = 16 * 1024 * SERVE_MIB,
+                              .blob_bytes = BLOBS_USER_BYTES,
+                              .blob_age_ms = BLOBS_AGE_MS};
     const struct opt table[] = {
         {"state", 0, "DIR", OPT_STRING, &o.state, 0, 0, "the state directory (/var/lib/pinfold)"},
         {"listen", 0, "ADDRESS", OPT_STRING, &o.listen, 0, 0, "numeric address (127.0.0.1)"},
@@ -403,6 +417,10 @@ static int serve_run(int argc, char **argv) {
          "what they may hold together (16G)"},
         {"connections", 0, "N", OPT_U64, &o.connections, 16, 1000000,
          "open connections at most (8192, or what the limit of open files allows)"},
+        {"blob-quota", 0, "SIZE", OPT_BYTES, &o.blob_bytes, 0, 0,
+         "contents of workspaces that are kept for each user (10G)"},
+        {"blob-age", 0, "TIME", OPT_DURATION, &o.blob_age_ms, 0, 0,
+         "how long they are kept when nobody uses them (168h)"},
         {"verbose", 'v', NULL, OPT_FLAG, &o.verbose, 0, 0, "log every run"},
         {0},
     };

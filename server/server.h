@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "auth.h"
+#include "blobs.h"
 #include "http.h"
 #include "links.h"
 #include "log.h"
@@ -39,6 +40,7 @@ struct server {
     struct snapshots snapshots;
     struct work *work;
     struct exec_hub *exec_hub; /* NULL until the first sandbox */
+    struct blobs *blobs;
     struct http *http;
     unsigned unpacking; /* archives that are being unpacked: each has a thread */
     bool draining;

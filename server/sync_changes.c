@@ -32,17 +32,20 @@ static enum sync_change sync_plan_compare(const struct sync_node *n) {
     return SYNC_MODIFIED;
 }
 
-void sync_plan_changes(struct sync_plan *p, bool (*have)(void *arg, const unsigned char *sha256),
-                       void *arg) {
+void sync_plan_changes(struct sync_plan *p) {
+    const struct sync_seen *unread = NULL;
     for (size_t i = 0; i < p->count; i++) {
         struct sync_node *n = &p->nodes[i];
         n->change = (uint8_t)sync_plan_compare(n);
         n->todo = SYNC_KEEP;
-        if (n->change == SYNC_NO_CHANGE || n->change == SYNC_DELETED ||
-            n->seen->kind != FILEOP_FILE)
-            continue;
-        if (n->sha256 == NULL || (have != NULL && !have(arg, n->sha256)))
-            n->todo = SYNC_HASH;
+        if (n->seen != NULL && n->seen->unread)
+            unread = n->seen;
+        /* What cannot be seen need not be gone. */
+        if (n->change == SYNC_DELETED && unread != NULL &&
+            sync_path_below(n->row->path, n->row->path_len, unread->path, unread->path_len))
+            n->change = SYNC_NO_CHANGE;
+        if (n->change == SYNC_CREATED || n->change == SYNC_MODIFIED)
+            n->todo = n->seen->kind == FILEOP_FILE && n->sha256 == NULL ? SYNC_HASH : SYNC_KEEP;
     }
 }
 

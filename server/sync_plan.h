@@ -56,10 +56,8 @@ const char *sync_node_path(const struct sync_node *n, size_t *len);
 
 /* sync: marks what is to be done, as far as it can be told; the rest is SYNC_HASH. */
 void sync_plan_sync(struct sync_plan *p, bool delete);
-/* changes: the same; with_contents(arg, sha256) says whether contents that are known need not be
- * read again (NULL: they need not). */
-void sync_plan_changes(struct sync_plan *p, bool (*have)(void *arg, const unsigned char *sha256),
-                       void *arg);
+/* changes: the same. The caller may mark more files SYNC_HASH, before the first is hashed. */
+void sync_plan_changes(struct sync_plan *p);
 /* A file was looked at: it has these contents and was so when it had this stamp. */
 int sync_plan_hashed(struct sync_plan *p, struct sync_node *n, const unsigned char *sha256,
                      const struct sync_stamp *stamp, struct err *err);

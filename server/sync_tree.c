@@ -63,6 +63,19 @@ int sync_tree_add(struct sync_tree *t, const struct fileop_record *rec, const ch
     return 0;
 }
 
+void sync_tree_unread(struct sync_tree *t, const char *path, size_t path_len) {
+    /* Errors come right behind what they are about, or behind what is in it. */
+    for (size_t i = t->count; i-- > 0;) {
+        struct sync_seen *seen = &t->items[i];
+        if (seen->path_len == path_len && memcmp(seen->path, path, path_len) == 0) {
+            seen->unread = seen->kind == FILEOP_DIRECTORY;
+            return;
+        }
+        if (!sync_path_below(seen->path, seen->path_len, path, path_len))
+            return;
+    }
+}
+
 static int sync_tree_compare(const struct sync_seen *x, const struct sync_seen *y) {
     return sync_path_compare(x->path, x->path_len, y->path, y->path_len);
 }

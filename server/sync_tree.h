@@ -22,6 +22,7 @@ struct sync_seen {
     uint32_t mode;
     uint8_t kind; /* enum fileop_kind, WHITEOUT included */
     bool opaque;  /* upper: told whole */
+    bool unread;  /* a directory whose contents could not be read */
     bool same;    /* not looked at: it is as the last sync left it */
 };
 
@@ -37,5 +38,7 @@ void sync_tree_done(struct sync_tree *t); /* NULL allowed */
  * is taken. */
 int sync_tree_add(struct sync_tree *t, const struct fileop_record *rec, const char *path,
                   const char *target, struct err *err);
+/* What is in this directory is not told: it could not be read. */
+void sync_tree_unread(struct sync_tree *t, const char *path, size_t path_len);
 /* All were added: puts them into the order of sync_path_compare(). ERR_PROTOCOL: no tree. */
 int sync_tree_finish(struct sync_tree *t, struct err *err);

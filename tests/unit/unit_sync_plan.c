@@ -90,7 +90,7 @@ static size_t scene_changes(struct scene *s, const char *tree, int64_t fresh) {
     s->text = tree;
     sync_trees_read(&s->tree, tree);
     unit_works(sync_plan_join(&s->plan, &s->index, &s->tree, NULL, &e), e);
-    sync_plan_changes(&s->plan, NULL, NULL);
+    sync_plan_changes(&s->plan);
     size_t looked = scene_look(s);
     sync_plan_settle_changes(&s->plan);
     sync_index_init(&next);
@@ -283,7 +283,7 @@ static void test_what_goes_while_it_is_looked_at(void **state) {
     scene_applied(s, ALL, 10);
     sync_trees_read(&s->tree, "f 644 a abc 20\nf 644 n n 21\nf 600 u u 22");
     unit_works(sync_plan_join(&s->plan, &s->index, &s->tree, NULL, &e), e);
-    sync_plan_changes(&s->plan, NULL, NULL);
+    sync_plan_changes(&s->plan);
     sync_plan_failed(&s->plan.nodes[0], FILEOP_NOT_FOUND);
     sync_plan_failed(&s->plan.nodes[1], FILEOP_NOT_FOUND);
     sync_plan_failed(&s->plan.nodes[2], FILEOP_DENIED);

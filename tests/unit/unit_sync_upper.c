@@ -13,7 +13,7 @@ static void index_of(struct sync_index *x, const char *text) {
     sync_index_init(&none);
     sync_trees_read(&t, text);
     unit_works(sync_plan_join(&p, &none, &t, NULL, &e), e);
-    sync_plan_changes(&p, NULL, NULL); /* all of it is new */
+    sync_plan_changes(&p); /* all of it is new */
     for (size_t i = 0; i < p.count; i++) {
         struct sync_node *n = &p.nodes[i];
         unsigned char sha256[32];
@@ -48,7 +48,7 @@ static char *changes(const char *upper_text) {
         assert_non_null(out);
         unit_works(sync_tree_finish(&tree, &e), e);
         unit_works(sync_plan_join(&p, &x, &tree, NULL, &e), e);
-        sync_plan_changes(&p, NULL, NULL);
+        sync_plan_changes(&p);
         for (size_t i = 0; i < p.count; i++) {
             struct sync_node *n = &p.nodes[i];
             unsigned char sha256[32];

@@ -1,0 +1,123 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "sync_internal.h"
+
+/* A sync whose contents do not come is forgotten after this. */
+#define SYNC_ROOT_PIN_MS ((uint64_t)10 * 60 * 1000)
+/* Below this, looking at everything costs less than a layer. */
+#define SYNC_ROOT_LAYER_MIN 1000u
+
+/* A layer that was asked for. */
+struct sync_layer {
+    struct sync_root *root; /* NULL: nobody wants to know any more */
+    uint64_t started;       /* tasks, when it was asked for */
+};
+
+struct sync_root *sync_root(struct sync_part *part, const char *path, struct api_error *error) {
+    struct sync_root *root = part->roots;
+    while (root != NULL && strcmp(root->path, path) != 0)
+        root = root->next;
+    if (root != NULL)
+        return root;
+    if (part->root_count == SYNC_ROOTS_MAX) {
+        api_error_set(error, 409, "too_many_roots", "/root",
+                      "%u directories of this sandbox are synced already.", SYNC_ROOTS_MAX);
+        return NULL;
+    }
+    root = calloc(1, sizeof(*root));
+    if (root == NULL || (root->path = strdup(path)) == NULL) {
+        free(root);
+        api_error_memory(error);
+        return NULL;
+    }
+    root->part = part;
+    root->next = part->roots;
+    part->roots = root;
+    part->root_count++;
+    return root;
+}
+
+void sync_root_unpin(struct sync_root *root) {
+    struct sync_part *part = root->part;
+    loop_timer_stop(sandbox_loop(part->sandbox), &root->unpin);
+    for (size_t i = 0; i < root->pin_count; i++)
+        blobs_unpin(part->means.blobs, sandbox_owner(part->sandbox), root->pins[i]);
+    free(root->pins);
+    root->pins = NULL;
+    root->pin_count = 0;
+}
+
+static void sync_root_late(void *arg) {
+    sync_root_unpin(arg);
+}
+
+void sync_root_pin(struct sync_root *root, const struct sync_need *needs, size_t count) {
+    struct sync_part *part = root->part;
+    const char *owner = sandbox_owner(part->sandbox);
+    unsigned char(*pins)[SYNC_SHA256_SIZE] = malloc((count + 1) * sizeof(*pins));
+    size_t n = 0;
+    /* New ones first: what both syncs need must not be loose in between. */
+    while (pins != NULL && n < count && blobs_pin(part->means.blobs, owner, needs[n].sha256) == 0) {
+        memcpy(pins[n], needs[n].sha256, SYNC_SHA256_SIZE);
+        n++;
+    }
+    sync_root_unpin(root);
+    root->pins = pins;
+    root->pin_count = n;
+    loop_timer_at(sandbox_loop(part->sandbox), &root->unpin,
+                  clock_mono_ns() + SYNC_ROOT_PIN_MS * CLOCK_NS_PER_MS, sync_root_late, root, NULL);
+}
+
+void sync_root_free(struct sync_root *root) {
+    sync_root_unpin(root);
+    if (root->asked != NULL)
+        root->asked->root = NULL;
+    free(root->path);
+    free(root);
+}
+
+static void sync_root_layered(void *arg, int code) {
+    struct sync_layer *layer = arg;
+    struct sync_root *root = layer->root;
+    if (root != NULL) {
+        struct sandbox *sb = root->part->sandbox;
+        root->asked = NULL;
+        root->layer = code == 0 && sandbox_activity(sb).started == layer->started;
+        root->layer_serial = sandbox_layer_serial(sb);
+    }
+    free(layer);
+}
+
+/* How much a sync wrote. */
+static size_t sync_root_made(const struct sync_plan *p) {
+    size_t made = 0;
+    for (size_t i = 0; i < p->count; i++)
+        made += p->nodes[i].todo == SYNC_MAKE;
+    return made;
+}
+
+void sync_root_layer(struct sync_root *root, const struct sync_op *op) {
+    struct sandbox *sb = root->part->sandbox;
+    struct sandbox_activity now = sandbox_activity(sb);
+    uint64_t serial = sandbox_layer_serial(sb);
+    /* What was written since the sync is in the live layer when that began before the sync did. */
+    root->layer = serial > 0 && serial == op->layers;
+    root->layer_serial = serial;
+    /* And when it begins afterwards, if no other task wrote anything meanwhile. */
+    bool alone = op->began.running == 0 && now.running == 0 &&
+                 now.started - op->began.started == op->own_tasks;
+    if (!alone || !op->want.snapshot || root->asked != NULL ||
+        op->plan.count < SYNC_ROOT_LAYER_MIN ||
+        (root->layer && sync_root_made(&op->plan) < SYNC_ROOT_LAYER_MIN))
+        return;
+    struct sync_layer *layer = calloc(1, sizeof(*layer));
+    if (layer == NULL)
+        return;
+    *layer = (struct sync_layer){.root = root, .started = now.started};
+    if (sandbox_boundary(sb, sync_root_layered, layer, NULL) < 0)
+        free(layer);
+    else
+        root->asked = layer;
+}

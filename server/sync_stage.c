@@ -1,0 +1,292 @@
+/* The stages of an operation after LOAD, in their order. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fileop_status.h"
+#include "sync_apply.h"
+#include "sync_hash.h"
+#include "sync_internal.h"
+#include "sync_upper.h"
+
+/* A mount of its own: no program can remove or replace it. */
+#define SYNC_UPPER_ROOT "/workspace"
+
+static void sync_failed(struct sync_op *op, const struct fileop_result *result) {
+    struct err none = {0};
+    if (op->error.status == 0)
+        fileop_status_error(result, &op->error);
+    sync_fail(op, &none);
+}
+
+/* SAVE. */
+
+static void sync_encode(struct sync_op *op) {
+    struct sync_result result = {.applied = op->applied,
+                                 .missing = op->needs,
+                                 .missing_count = op->need_count,
+                                 .created = op->plan.created,
+                                 .modified = op->plan.modified,
+                                 .deleted = op->plan.deleted,
+                                 .unchanged = op->plan.unchanged,
+                                 .plan = &op->plan};
+    op->asker.encode(op->asker.arg, &result);
+}
+
+static void sync_save(struct sync_op *op) {
+    struct sync_index next;
+    if (op->applied || op->plan.learned) {
+        sync_index_init(&next);
+        next.applied = op->index.applied;
+        next.epoch = op->epoch;
+        op->rc = op->applied ? sync_plan_applied(&op->plan, op->fresh, &next, &op->err)
+                             : sync_plan_learned(&op->plan, op->fresh, &next, &op->err);
+        if (op->rc == 0)
+            op->rc = sync_index_save(&next, op->dir, op->path, &op->err);
+        sync_index_done(&next);
+    }
+    if (op->rc == 0)
+        sync_encode(op);
+}
+
+static void sync_saved(struct sync_op *op) {
+    if (op->applied) {
+        sync_root_unpin(op->root);
+        sync_root_layer(op->root, op);
+    }
+    sync_finish(op);
+}
+
+/* APPLY. */
+
+static void sync_applied(void *arg, const struct fileop_result *result) {
+    struct sync_op *op = arg;
+    if (result->code != FILEOP_OK || result->gone) {
+        sync_failed(op, result);
+        return;
+    }
+    op->applied = true;
+    sync_work(op, sync_save, sync_saved);
+}
+
+static void sync_carry_out(struct sync_op *op) {
+    struct sync_apply_task task = {.sandbox = op->part->sandbox,
+                                   .root = op->path,
+                                   .plan = &op->plan,
+                                   .blobs = op->blobs,
+                                   .user = op->user,
+                                   .done = sync_applied,
+                                   .arg = op};
+    struct err err;
+    err_clear(&err);
+    op->own_tasks++;
+    if (sync_apply_start(&task, &err) == NULL)
+        sync_fail(op, &err);
+}
+
+/* Splits what is needed: what is missing goes to the front. -1: *error. */
+static int sync_missing(struct sync_op *op, struct api_error *error) {
+    size_t missing = 0;
+    uint64_t total = 0, quota = blobs_usage(op->blobs, op->user).quota;
+    for (size_t i = 0; i < op->need_count; i++) {
+        struct sync_need *need = &op->needs[i];
+        uint64_t size = need->size;
+        bool have = blobs_has(op->blobs, op->user, need->sha256, &size);
+        if (size != need->size) {
+            char field[64];
+            snprintf(field, sizeof(field), "/entries/%u/size", need->index);
+            return api_error_set(error, 400, "invalid_value", field,
+                                 "entries[%u].size is not that of the contents with this sha256: "
+                                 "they have %" PRIu64 " bytes.",
+                                 need->index, size);
+        }
+        total += need->size;
+        if (!have) {
+            struct sync_need swap = op->needs[missing];
+            op->needs[missing++] = *need;
+            op->needs[i] = swap;
+        }
+    }
+    if (total > quota)
+        return api_error_set(error, 413, "too_large", "/entries",
+                             "The contents of this sync have %" PRIu64
+                             " bytes; your quota for blobs is %" PRIu64 ".",
+                             total, quota);
+    sync_root_pin(op->root, op->needs, op->need_count);
+    op->need_count = missing;
+    return 0;
+}
+
+static void sync_settled(struct sync_op *op) {
+    struct err none = {0};
+    if (op->error.status != 0) { /* the manifest contradicts itself */
+        sync_fail(op, &none);
+        return;
+    }
+    if (op->is_sync && sync_missing(op, &op->error) < 0) {
+        sync_fail(op, &none);
+        return;
+    }
+    if (op->is_sync && op->need_count == 0 && !sync_plan_is_idle(&op->plan)) {
+        sync_carry_out(op);
+        return;
+    }
+    op->applied = op->is_sync && op->need_count == 0;
+    sync_work(op, sync_save, sync_saved);
+}
+
+/* SETTLE. */
+
+static void sync_settle(struct sync_op *op) {
+    if (!op->is_sync) {
+        sync_plan_settle_changes(&op->plan);
+        return;
+    }
+    sync_plan_settle_sync(&op->plan);
+    (void)sync_plan_needs(&op->plan, &op->needs, &op->need_count, &op->error);
+}
+
+/* HASH. */
+
+static void sync_hashed(void *arg, const struct fileop_result *result) {
+    struct sync_op *op = arg;
+    if (result->code != FILEOP_OK || result->gone)
+        sync_failed(op, result);
+    else
+        sync_work(op, sync_settle, sync_settled);
+}
+
+/* Contents that are known, but not there to be fetched, are read again. */
+static bool sync_to_hash(struct sync_op *op) {
+    bool any = false;
+    for (size_t i = 0; i < op->plan.count; i++) {
+        struct sync_node *n = &op->plan.nodes[i];
+        if (op->contents && (n->change == SYNC_CREATED || n->change == SYNC_MODIFIED) &&
+            n->seen->kind == FILEOP_FILE && n->sha256 != NULL &&
+            !blobs_has(op->blobs, op->user, n->sha256, NULL))
+            n->todo = SYNC_HASH;
+        any = any || n->todo == SYNC_HASH;
+    }
+    return any;
+}
+
+static void sync_planned(struct sync_op *op) {
+    if (op->rescan) {
+        sync_tree_done(&op->tree);
+        sync_tree_init(&op->tree);
+        sync_plan_done(&op->plan);
+        sync_look(op);
+        return;
+    }
+    if (!sync_to_hash(op)) {
+        sync_work(op, sync_settle, sync_settled);
+        return;
+    }
+    struct sync_hash_task task = {.sandbox = op->part->sandbox,
+                                  .root = op->path,
+                                  .plan = &op->plan,
+                                  .blobs = op->contents ? op->blobs : NULL,
+                                  .user = op->user,
+                                  .done = sync_hashed,
+                                  .arg = op};
+    struct err err;
+    err_clear(&err);
+    op->own_tasks++;
+    if (sync_hash_start(&task, &err) == NULL)
+        sync_fail(op, &err);
+}
+
+/* PLAN. */
+
+/* What the layer tells, on top of what was there. */
+static int sync_plan_upper(struct sync_op *op) {
+    struct sync_tree whole;
+    sync_tree_init(&whole);
+    int rc = sync_upper_tree(&op->index, &op->tree, &whole, &op->err);
+    if (rc == 0)
+        rc = sync_tree_finish(&whole, &op->err);
+    if (rc != 0) {
+        sync_tree_done(&whole);
+        return rc;
+    }
+    sync_tree_done(&op->tree);
+    op->tree = whole;
+    return 0;
+}
+
+static void sync_plan_job(struct sync_op *op) {
+    op->rc = sync_tree_finish(&op->tree, &op->err);
+    if (op->rc == 0 && op->upper) {
+        int rc = sync_plan_upper(op);
+        op->rescan = rc > 0;
+        op->rc = rc < 0 ? -1 : 0;
+    }
+    if (op->rc < 0 || op->rescan)
+        return;
+    op->rc =
+        sync_plan_join(&op->plan, &op->index, &op->tree, op->is_sync ? &op->want : NULL, &op->err);
+    if (op->rc < 0)
+        return;
+    if (op->is_sync)
+        sync_plan_sync(&op->plan, op->want.delete);
+    else
+        sync_plan_changes(&op->plan);
+}
+
+/* SCAN. */
+
+static int sync_look_item(void *arg, const struct fileop_item *item) {
+    struct sync_op *op = arg;
+    if (item->rec.type == FILEOP_ERROR) {
+        sync_tree_unread(&op->tree, item->path, item->rec.path_len);
+        return 0;
+    }
+    if (item->rec.type != FILEOP_ENTRY)
+        return 0;
+    struct err err;
+    err_clear(&err);
+    if (sync_tree_add(&op->tree, &item->rec, item->path, item->target, &err) == 0)
+        return 0;
+    if (err.kind == ERR_LIMIT)
+        api_error_set(&op->error, 413, "too_large", "/root", "%s: %s.", op->path, err.text);
+    else if (err.kind == ERR_SYSTEM)
+        api_error_memory(&op->error);
+    return -1;
+}
+
+static void sync_look_done(void *arg, const struct fileop_result *result) {
+    struct sync_op *op = arg;
+    bool none = result->code == FILEOP_NOT_FOUND && op->tree.count == 0;
+    if (none)
+        op->upper = false; /* nothing is left of what was there */
+    if (op->upper && result->code == FILEOP_UNSUPPORTED && !result->gone) {
+        op->rescan = true;
+        sync_planned(op);
+        return;
+    }
+    if ((result->code != FILEOP_OK && !none) || result->gone)
+        sync_failed(op, result);
+    else
+        sync_work(op, sync_plan_job, sync_planned);
+}
+
+static const struct fileop_run_ops sync_look_ops = {.item = sync_look_item, .done = sync_look_done};
+
+void sync_look(struct sync_op *op) {
+    struct sandbox *sb = op->part->sandbox;
+    struct err err;
+    err_clear(&err);
+    op->layers = sandbox_layer_serial(sb);
+    /* A root that can be replaced as a whole would have to be looked at itself. */
+    op->upper = !op->is_sync && !op->rescan && op->root->layer &&
+                op->root->layer_serial == op->layers && op->epoch == sandbox_epoch(sb) &&
+                strcmp(op->path, SYNC_UPPER_ROOT) == 0;
+    op->rescan = false;
+    op->began = sandbox_activity(sb);
+    op->own_tasks = 1;
+    op->fresh = sync_index_fresh_now();
+    const char *argv[] = {op->upper ? "upper" : "scan", op->path};
+    if (fileop_run_start(sb, argv, 2, false, &sync_look_ops, op, &err) == NULL)
+        sync_fail(op, &err);
+}
