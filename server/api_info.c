@@ -211,6 +211,7 @@ void api_info_me(struct server *s, struct http_req *req, const struct route_args
     struct buf out;
     struct json_out j;
     struct api_info_used used = {0};
+    struct blobs_usage blobs = blobs_usage(s->blobs, req->user_name);
     api_info_count(&s->runs, req->user_name, &used);
     api_info_count_sandboxes(s, req->user_name, &used);
     api_info_begin(&j, &out);
@@ -225,6 +226,7 @@ void api_info_me(struct server *s, struct http_req *req, const struct route_args
     json_out_u64(&j, "results_bytes", s->runs.options.keep_bytes);
     json_out_u64(&j, "snapshots", s->snapshots.options.count);
     json_out_u64(&j, "snapshot_bytes", s->snapshots.options.bytes);
+    json_out_u64(&j, "blobs_bytes", blobs.quota);
     json_out_close(&j, '}');
     json_out_open(&j, "used", '{');
     json_out_u64(&j, "queued_runs", used.queued);
@@ -234,6 +236,8 @@ void api_info_me(struct server *s, struct http_req *req, const struct route_args
     json_out_u64(&j, "sandboxes", used.sandboxes);
     json_out_u64(&j, "snapshots", used.snapshots);
     json_out_u64(&j, "snapshot_bytes", used.snapshot_bytes);
+    json_out_u64(&j, "blobs", blobs.count);
+    json_out_u64(&j, "blobs_bytes", blobs.bytes);
     json_out_close(&j, '}');
     api_info_end(req, &j);
 }

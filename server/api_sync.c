@@ -128,7 +128,7 @@ static void api_sync_entry(struct json_out *j, const struct sync_node *n) {
     json_out_str(j, "type", kind != NULL ? kind : "other");
     if (!deleted && n->seen->kind != FILEOP_SYMLINK) {
         char mode[8];
-        snprintf(mode, sizeof(mode), "%04o", n->seen->mode & 07777u);
+        snprintf(mode, sizeof(mode), "%04o", n->seen->mode & 0777u);
         json_out_str(j, "mode", mode);
     }
     if (!deleted && n->seen->kind == FILEOP_SYMLINK)

@@ -52,7 +52,7 @@ int sync_tree_add(struct sync_tree *t, const struct fileop_record *rec, const ch
                              .ctime_ns = rec->ctime_ns,
                              .path_len = rec->path_len,
                              .target_len = rec->kind == FILEOP_SYMLINK ? rec->target_len : 0,
-                             .mode = rec->mode & 07777,
+                             .mode = rec->mode & 0777,
                              .kind = (uint8_t)rec->kind,
                              .opaque = (rec->flags & FILEOP_OPAQUE) != 0};
     seen.path = sync_text_add(&t->text, path, rec->path_len, err);

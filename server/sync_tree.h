@@ -19,7 +19,7 @@ struct sync_seen {
     uint64_t size, inode;
     int64_t ctime_ns;
     uint32_t path_len, target_len;
-    uint32_t mode;
+    uint32_t mode; /* 0…0777: set-id and sticky bits are nobody's business */
     uint8_t kind; /* enum fileop_kind, WHITEOUT included */
     bool opaque;  /* upper: told whole */
     bool unread;  /* a directory whose contents could not be read */

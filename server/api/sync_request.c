@@ -78,7 +78,7 @@ int sync_sha256_parse(const char *hex, size_t len, unsigned char sha256[SYNC_SHA
         unsigned pair = 0;
         for (size_t k = i; k < i + 2; k++) {
             unsigned c = (unsigned char)hex[k];
-            unsigned digit = c - '0', letter = (c | 0x20) - 'a';
+            unsigned digit = c - '0', letter = c - 'a';
             unsigned is_digit = digit < 10, is_letter = letter < 6;
             bad |= (is_digit | is_letter) ^ 1u;
             pair = pair << 4 | (((0u - is_digit) & digit) | ((0u - is_letter) & (letter + 10)));
@@ -158,7 +158,7 @@ static int sync_request_type(struct sync_reader *r, struct sync_entry *e) {
     return 0;
 }
 
-/* "0644", or the number 420. */
+/* "0644", or the number 420. Set-id and sticky bits are dropped: they have no use in a jail. */
 static int sync_request_mode(struct sync_reader *r, struct sync_entry *e) {
     static const char rule[] = "must be an octal string such as \"0644\", or a number up to 4095.";
     enum json_in_type type = json_in_peek(&r->in);
@@ -179,7 +179,7 @@ static int sync_request_mode(struct sync_reader *r, struct sync_entry *e) {
         if (bits > 07777)
             return sync_request_no(r, e->index, "mode", "out_of_range", "%s", rule);
     }
-    e->mode = (uint32_t)bits;
+    e->mode = (uint32_t)bits & 0777u;
     return 0;
 }
 
@@ -200,7 +200,7 @@ static int sync_request_sha256(struct sync_reader *r, struct sync_entry *e) {
         return -1;
     if (sync_sha256_parse(text, len, e->sha256) != 0)
         return sync_request_no(r, e->index, "sha256", "invalid_value",
-                               "must be 64 hexadecimal digits.");
+                               "must be 64 hexadecimal digits, 0-9 and a-f.");
     return 0;
 }
 

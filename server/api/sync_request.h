@@ -23,7 +23,7 @@ struct sync_entry {
     const char *target;
     uint64_t size;
     uint32_t path_len, target_len;
-    uint32_t mode;  /* 0…07777, or SYNC_MODE_ANY; of a symlink: always ANY */
+    uint32_t mode;  /* 0…0777, or SYNC_MODE_ANY; of a symlink: always ANY */
     uint32_t index; /* in the request; of an implied directory: of what implies it */
     uint8_t kind;   /* enum fileop_kind: FILE, DIRECTORY, SYMLINK */
     bool implied;   /* a directory that was not named, but something below it */
@@ -60,7 +60,7 @@ bool sync_path_below(const char *path, size_t path_len, const char *dir, size_t 
  */
 bool sync_root_ok(const char *root, size_t len);
 
-/* 64 hexadecimal digits, either case. */
+/* 64 hexadecimal digits, 0-9 and a-f. */
 int sync_sha256_parse(const char *hex, size_t len, unsigned char sha256[SYNC_SHA256_SIZE]);
 void sync_sha256_text(const unsigned char sha256[SYNC_SHA256_SIZE],
                       char hex[2 * SYNC_SHA256_SIZE + 1]);

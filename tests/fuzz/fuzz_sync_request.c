@@ -20,7 +20,7 @@ static void check_entry(const struct sync_entry *e) {
     require(strlen(e->target) == e->target_len && e->target_len <= FILEOP_TARGET_MAX);
     require(e->kind == FILEOP_FILE || e->kind == FILEOP_DIRECTORY || e->kind == FILEOP_SYMLINK);
     require((e->kind == FILEOP_SYMLINK) == (e->target_len > 0));
-    require(e->mode <= 07777 || e->mode == SYNC_MODE_ANY);
+    require(e->mode <= 0777 || e->mode == SYNC_MODE_ANY);
     require(e->size <= SYNC_SIZE_MAX);
 }
 
