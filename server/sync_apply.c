@@ -176,9 +176,10 @@ static int sync_apply_item(void *arg, const struct fileop_item *item) {
         return 0;
     struct sync_node *n = &a->task.plan->nodes[i];
     const char *path = sync_node_path(n, &len);
+    bool file = item->rec.kind == FILEOP_FILE;
     if (len != item->rec.path_len || memcmp(path, item->path, len) != 0 || n->want == NULL ||
-        n->want->kind != FILEOP_FILE || item->rec.kind != FILEOP_FILE ||
-        item->rec.size != n->want->size)
+        n->want->kind != item->rec.kind || (file && item->rec.size != n->want->size) ||
+        (!file && item->rec.kind != FILEOP_DIRECTORY))
         return 0;
     n->stamp = (struct sync_stamp){
         .size = item->rec.size, .inode = item->rec.inode, .ctime_ns = item->rec.ctime_ns};

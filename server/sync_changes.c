@@ -82,6 +82,8 @@ static void sync_plan_row_wanted(struct sync_row *row, const struct sync_node *n
     row->target = want->target;
     row->target_len = want->target_len;
     row->mode = want->kind == FILEOP_SYMLINK ? 0 : sync_node_mode(n);
+    if (want->kind == FILEOP_DIRECTORY && n->stamped)
+        row->stamp = n->stamp;
     if (want->kind != FILEOP_FILE)
         return;
     row->size = want->size;
@@ -97,6 +99,8 @@ static void sync_plan_row_kept(struct sync_row *row, const struct sync_node *n, 
     row->target = seen->target;
     row->target_len = seen->target_len;
     row->mode = seen->mode;
+    if (seen->kind == FILEOP_DIRECTORY)
+        row->stamp = n->stamp;
     if (seen->kind != FILEOP_FILE)
         return;
     row->size = seen->size;

@@ -34,7 +34,7 @@ struct sync_row {
     bool has_sha256; /* FILE: its contents are known */
     bool known;      /* the file with this stamp has these contents: */
     uint64_t size;
-    struct sync_stamp stamp;
+    struct sync_stamp stamp; /* of a directory: only its inode number counts */
     unsigned char sha256[SYNC_SHA256_SIZE];
     unsigned char now_sha256[SYNC_SHA256_SIZE];
 };

@@ -64,7 +64,7 @@ static bool sync_plan_next(struct sync_cursor *c, struct sync_node *n) {
 
 /* What is known without looking. */
 static void sync_plan_stamp(struct sync_node *n) {
-    if (n->seen == NULL || n->seen->kind != FILEOP_FILE)
+    if (n->seen == NULL || (n->seen->kind != FILEOP_FILE && n->seen->kind != FILEOP_DIRECTORY))
         return;
     if (n->seen->same) {
         n->sha256 = n->row != NULL && n->row->has_sha256 ? n->row->sha256 : NULL;
@@ -73,6 +73,8 @@ static void sync_plan_stamp(struct sync_node *n) {
     n->stamp = (struct sync_stamp){
         .size = n->seen->size, .inode = n->seen->inode, .ctime_ns = n->seen->ctime_ns};
     n->stamped = true;
+    if (n->seen->kind == FILEOP_DIRECTORY)
+        return;
     if (n->seen->size == 0)
         n->sha256 = sync_plan_empty;
     else if (n->row != NULL && n->row->known && sync_stamp_equal(&n->row->stamp, &n->stamp))

@@ -30,7 +30,7 @@ struct sync_node {
     const struct sync_seen *seen;
     const struct sync_entry *want;
     const unsigned char *sha256; /* of the FILE that is there; NULL: not known */
-    struct sync_stamp stamp;     /* of the FILE that is there, or that was made */
+    struct sync_stamp stamp;     /* of the file or directory that is there, or that was made */
     uint8_t todo;                /* enum sync_todo */
     uint8_t change;              /* enum sync_change */
     bool stamped;                /* stamp is of now */

@@ -20,10 +20,10 @@ struct sync_seen {
     int64_t ctime_ns;
     uint32_t path_len, target_len;
     uint32_t mode; /* 0…0777: set-id and sticky bits are nobody's business */
-    uint8_t kind; /* enum fileop_kind, WHITEOUT included */
-    bool opaque;  /* upper: told whole */
-    bool unread;  /* a directory whose contents could not be read */
-    bool same;    /* not looked at: it is as the last sync left it */
+    uint8_t kind;  /* enum fileop_kind, WHITEOUT included */
+    bool opaque;   /* upper: told whole */
+    bool unread;   /* a directory whose contents could not be read */
+    bool same;     /* not looked at: it is as the last sync left it */
 };
 
 struct sync_tree {

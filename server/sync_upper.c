@@ -56,9 +56,12 @@ int sync_upper_tree(const struct sync_index *index, const struct sync_tree *uppe
             row++;
             continue;
         }
-        bool was_directory = order == 0 && row->kind == FILEOP_DIRECTORY;
-        if (seen->kind == FILEOP_DIRECTORY && !seen->opaque && !was_directory)
-            return 1; /* it may have come with what is in it */
+        /* A directory keeps its number when something is written in it. One that is told with
+         * little in it and has another number came from elsewhere with all that it had. */
+        bool stayed = order == 0 && row->kind == FILEOP_DIRECTORY &&
+                      row->stamp.inode == seen->inode && seen->inode != 0;
+        if (seen->kind == FILEOP_DIRECTORY && !seen->opaque && !stayed)
+            return 1;
         bool inside =
             over != NULL && sync_path_below(seen->path, seen->path_len, over->path, over->path_len);
         if (!inside && (seen->kind != FILEOP_DIRECTORY || seen->opaque))

@@ -1,6 +1,6 @@
 /* Trees for tests of workspace transfer, written as text: one line per path.
  *
- *   d 755 dir           directory
+ *   d 755 dir 7         directory; its inode number is 7 (1000 when left out)
  *   f 644 dir/a abc 5   file with these contents; its inode number and ctime are 5
  *   l link a            symbolic link
  *   p pipe              FIFO
@@ -35,6 +35,7 @@ static inline void sync_trees_line(struct sync_tree *t, char *line) {
         rec.flags = word[0][0] == 'o' ? FILEOP_OPAQUE : 0;
         rec.mode = (uint32_t)strtoul(word[1], NULL, 8);
         path = word[2];
+        rec.inode = word[3][0] != '\0' ? strtoull(word[3], NULL, 10) : 1000;
         break;
     case 'f':
         rec.kind = FILEOP_FILE;
