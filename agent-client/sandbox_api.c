@@ -56,6 +56,12 @@ int sandbox_api_print_id(const struct json_t *object, struct err *err) {
     return 0;
 }
 
+const char *sandbox_api_policy(const struct json_t *sandbox) {
+    const json_t *policy = json_object_get(sandbox, "policy");
+
+    return json_string_value(json_is_object(policy) ? json_object_get(policy, "name") : policy);
+}
+
 void sandbox_api_time(const struct json_t *value, char *dst, size_t size) {
     time_t seconds = (time_t)(json_integer_value(value) / 1000);
     struct tm tm;

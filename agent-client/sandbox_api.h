@@ -29,6 +29,8 @@ struct json_t *sandbox_api_call(struct rest *rest, const char *method, const cha
 void sandbox_api_print(const struct json_t *object);
 /* A field of `object` that is an id, alone on a line. -1: it has none. */
 int sandbox_api_print_id(const struct json_t *object, struct err *err);
+/* The name of a sandbox's policy: "policy" is {"name", …}, or the name itself. NULL = not told. */
+const char *sandbox_api_policy(const struct json_t *sandbox);
 /* Milliseconds since the epoch as "2026-01-02T03:04:05Z"; "-" when it is not a number. */
 void sandbox_api_time(const struct json_t *value, char *dst, size_t size);
 

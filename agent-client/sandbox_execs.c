@@ -22,7 +22,7 @@ struct sandbox_execs_options {
 /* ps */
 
 struct sandbox_execs_cells {
-    char started[32], result[64], wall[32];
+    char started[32], result[64], took[32];
 };
 
 static void sandbox_execs_row(const json_t *ex, struct sandbox_execs_cells *made,
@@ -31,13 +31,14 @@ static void sandbox_execs_row(const json_t *ex, struct sandbox_execs_cells *made
     const json_t *end = json_object_get(ex, "end");
     const char *cause = json_string_value(json_object_get(end, "cause"));
     const json_t *code = json_object_get(end, "exit_code");
-    json_int_t wall = json_integer_value(json_object_get(json_object_get(ex, "usage"), "wall_ms"));
+    json_int_t created = json_integer_value(json_object_get(ex, "created_at"));
+    json_int_t took = json_integer_value(json_object_get(ex, "ended_at")) - created;
 
     sandbox_api_time(json_object_get(ex, "created_at"), made->started, sizeof(made->started));
     snprintf(made->result, sizeof(made->result), "-");
-    snprintf(made->wall, sizeof(made->wall), "-");
+    snprintf(made->took, sizeof(made->took), "-");
     if (cause != NULL) {
-        str_human_ms(made->wall, sizeof(made->wall), wall > 0 ? (uint64_t)wall : 0);
+        str_human_ms(made->took, sizeof(made->took), took > 0 ? (uint64_t)took : 0);
         if (json_is_integer(code))
             snprintf(made->result, sizeof(made->result), "exit %" PRId64,
                      (int64_t)json_integer_value(code));
@@ -45,7 +46,7 @@ static void sandbox_execs_row(const json_t *ex, struct sandbox_execs_cells *made
             snprintf(made->result, sizeof(made->result), "%s", cause);
     }
     *row = (struct table_row){{json_string_value(json_object_get(ex, "id")), state, made->result,
-                               made->wall, made->started,
+                               made->took, made->started,
                                json_string_value(json_object_get(ex, "command"))}};
 }
 
@@ -57,7 +58,7 @@ static int sandbox_execs_print(const json_t *list) {
     json_t *ex;
 
     if (rc == 0) {
-        rows[0] = (struct table_row){{"ID", "STATE", "RESULT", "WALL", "STARTED", "COMMAND"}};
+        rows[0] = (struct table_row){{"ID", "STATE", "RESULT", "TOOK", "STARTED", "COMMAND"}};
         json_array_foreach((json_t *)(uintptr_t)list, i, ex)
             sandbox_execs_row(ex, &made[i], &rows[i + 1]);
         table_print(stdout, rows, count + 1, 6);

@@ -44,7 +44,7 @@ static int sandbox_life_print(const json_t *list) {
                              sizeof(made[i].expires));
             rows[i + 1] =
                 (struct table_row){{sandbox_life_text(sb, "id"), sandbox_life_text(sb, "state"),
-                                    sandbox_life_text(sb, "policy"), sandbox_life_text(sb, "image"),
+                                    sandbox_api_policy(sb), sandbox_life_text(sb, "image"),
                                     made[i].created, made[i].expires}};
         }
         table_print(stdout, rows, count + 1, 6);
@@ -145,7 +145,7 @@ static int sandbox_life_do_get(struct rest *rest, int argc, char **argv, const v
         metadata = json_dumps(json_object_get(sb, "metadata"), JSON_COMPACT);
         rows[0] = (struct table_row){{"id", sandbox_life_text(sb, "id")}};
         rows[1] = (struct table_row){{"state", sandbox_life_text(sb, "state")}};
-        rows[2] = (struct table_row){{"policy", sandbox_life_text(sb, "policy")}};
+        rows[2] = (struct table_row){{"policy", sandbox_api_policy(sb)}};
         rows[3] = (struct table_row){{"image", sandbox_life_text(sb, "image")}};
         rows[4] = (struct table_row){{"created", created}};
         rows[5] = (struct table_row){{"expires", expires}};

@@ -39,9 +39,7 @@ static void shell_ask_ceilings(struct shell_cmd *c) {
 
     if (sandbox_api_path(path, sizeof(path), c->options.sandbox, "", NULL) == 0)
         sandbox = sandbox_api_call(c->rest, "GET", path, NULL, NULL);
-    name = json_string_value(json_object_get(sandbox, "policy"));
-    if (name == NULL)
-        name = json_string_value(json_object_get(json_object_get(sandbox, "policy"), "name"));
+    name = sandbox_api_policy(sandbox);
     if (name != NULL && str_is_name(name)) {
         snprintf(path, sizeof(path), "/v1/policies/%s", name);
         policy = sandbox_api_call(c->rest, "GET", path, NULL, NULL);

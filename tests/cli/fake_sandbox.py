@@ -59,7 +59,7 @@ class Execution:
         return {"id": self.id, "state": "done" if self.done else "running",
                 "command": " ".join(self.request.get("argv", [self.request.get("sh", "")])),
                 "pty": self.request.get("pty"), "last_seq": len(self.events),
-                "stdin_bytes": len(self.stdin), "created_at": 1700000000000,
+                "stdin_bytes": len(self.stdin), "created_at": 1700000000000, "ended_at": 1700000001500,
                 "end": last.get("end"), "usage": last.get("usage"), "stdout": "",
                 "sizes": self.sizes}
 
@@ -172,7 +172,8 @@ class Sandboxes:
         if request.get("policy") == "none":
             return h.refuse(403, "policy", "There is no policy none.", "/policy")
         with self.lock:
-            box = {"id": "sb_%020d" % (len(self.boxes) + 1), "state": "ready", "policy": "default",
+            box = {"id": "sb_%020d" % (len(self.boxes) + 1), "state": "ready",
+                   "policy": {"name": "default"},
                    "image": "host", "created_at": 1700000000000, "expires_at": 1700003600000,
                    "metadata": request.get("metadata", {})}
             self.boxes[box["id"]] = box
