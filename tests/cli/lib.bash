@@ -76,6 +76,7 @@ start_pair() {
     "$BUILD/pinfold-server" serve --state "$1/state" --listen 127.0.0.1 --port "$port" \
         --user "$user" </dev/null >"$1/server.log" 2>&1 3>&- &
     echo $! >"$1/server.pid"
+    disown
     if ! within 20 ready "$port"; then
         tail -n 20 "$1/runner.log" "$1/server.log" >&2
         return 1
@@ -83,6 +84,24 @@ start_pair() {
     PINFOLD_URL=http://127.0.0.1:$port
     PINFOLD_TOKEN=$(<"$1/state/admin.token")
     export PINFOLD_URL PINFOLD_TOKEN
+}
+
+# restart_server SIGNAL DIR [stay_away]: ends the server of a pair, whose runner stays, and starts it
+# again. SIGNAL "none": it is down already.
+restart_server() {
+    local port=${PINFOLD_URL##*:} pid user
+    pid=$(<"$2/server.pid")
+    user=$(server_user)
+    if [[ $1 != none ]]; then
+        kill "-$1" "$pid"
+        within 20 gone "$pid" || return 1
+    fi
+    if [[ ${3-} == stay_away ]]; then return; fi
+    "$BUILD/pinfold-server" serve --state "$2/state" --listen 127.0.0.1 --port "$port" \
+        --user "$user" </dev/null >>"$2/server.log" 2>&1 3>&- &
+    echo $! >"$2/server.pid"
+    disown
+    within 20 ready "$port"
 }
 
 stop_pair() {

@@ -30,18 +30,6 @@ teardown() {
 
 field() { /usr/bin/python3 -c 'import json, sys; print(eval("json.load(sys.stdin)" + sys.argv[1]))' "$1"; }
 
-# restart_server [SIGNAL]: the runner stays.
-restart_server() {
-    local port=${PINFOLD_URL##*:} pid
-    pid=$(<"$BATS_FILE_TMPDIR/server.pid")
-    kill "-${1:-KILL}" "$pid"
-    within 10 gone "$pid"
-    "$BUILD/pinfold-server" serve --state "$BATS_FILE_TMPDIR/state" --listen 127.0.0.1 \
-        --port "$port" --user "$(server_user)" </dev/null >>"$BATS_FILE_TMPDIR/server.log" 2>&1 3>&- &
-    echo $! >"$BATS_FILE_TMPDIR/server.pid"
-    within 20 ready "$port"
-}
-
 @test "what one command leaves, the next one finds; each has its own end" {
     apart "$PINFOLD" exec -c 'echo out; echo err >&2; echo kept >note; exit 42'
     is "$status $out $err" "42 out err"
@@ -151,7 +139,7 @@ for i in range(200):
         >out 2>err 3>&- &
     pid=$!
     within 10 grep -q '^20$' out
-    restart_server
+    restart_server KILL "$BATS_FILE_TMPDIR"
     status=0
     wait "$pid" || status=$?
     is "$status" 3
@@ -165,7 +153,7 @@ for i in range(200):
     exec 5>in
     seq 1 1000 >&5
     within 10 grep -q '^1000$' out
-    restart_server &
+    restart_server KILL "$BATS_FILE_TMPDIR" &
     other=$!
     seq 1001 20000 >&5
     wait "$other"

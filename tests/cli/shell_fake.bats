@@ -46,7 +46,10 @@ execution() { "$PINFOLD" sandbox ps "$box" | awk 'NR > 1 {id = $1} END {print id
     sees '^42$'
     sees '^/dev/pts'
     # A key that our own terminal would act upon goes through.
-    typed 'sleep 60'
+    typed 'clear; cat'
+    typed 'once and again'
+    twice() { [[ $(screen | grep -c '^once and again$') == 2 ]]; }
+    within 10 twice
     keys C-c
     ends_with 'inside\$$'
     typed 'exit 9'
