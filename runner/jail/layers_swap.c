@@ -85,7 +85,7 @@ static enum layers_swap_result layers_swap_plain(const char *path, int *tree, in
 
 static enum layers_swap_result layers_swap_one(const char *path, int *tree, int back, bool force,
                                                int park) {
-    if (layers_swap_move(*tree, path, MOVE_MOUNT_BENEATH) != 0) {
+    if (park < 0 || layers_swap_move(*tree, path, MOVE_MOUNT_BENEATH) != 0) {
         return layers_swap_plain(path, tree, back, force);
     }
     fd_close(tree);

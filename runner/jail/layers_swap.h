@@ -25,7 +25,7 @@ enum layers_swap_result {
 int layers_swap_busy(const struct layers_swap *swap, size_t count, struct err *err);
 
 /* `force`: what is open stays open and loses its place. `park`: a directory of that namespace that
- * nobody looks into. */
+ * nobody looks into; -1 = there is none, and there is a moment in which nothing is in a place. */
 enum layers_swap_result layers_swap_all(struct layers_swap *swap, size_t count, bool force,
                                         int park, struct err *err);
 void layers_swap_done(struct layers_swap *swap, size_t count);

