@@ -214,7 +214,7 @@ void exec_io_watch(struct exec_stream *s) {
 static int exec_io_peek(struct exec_stream *s, char *copy, size_t len) {
     struct exec_hub *hub = s->exec->set->hub;
     size_t have = 0;
-    if (hub->scratch[0] < 0 && pipe2(hub->scratch, O_CLOEXEC | O_NONBLOCK) < 0)
+    if (hub->scratch[0] < 0 && execs_hub_scratch(hub, NULL) < 0)
         return -1;
     ssize_t n = tee(s->fd, hub->scratch[1], len, SPLICE_F_NONBLOCK);
     size_t seen = n > 0 ? (size_t)n : 0;
@@ -227,8 +227,7 @@ static int exec_io_peek(struct exec_stream *s, char *copy, size_t len) {
     if (have == len)
         return 0;
     /* Whatever is left in there must not be taken for the next one's. */
-    fd_close(&hub->scratch[0]);
-    fd_close(&hub->scratch[1]);
+    (void)execs_hub_scratch(hub, NULL);
     return -1;
 }
 

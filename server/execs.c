@@ -1,6 +1,7 @@
 #include "execs.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -8,6 +9,15 @@
 #include "clock.h"
 #include "fd.h"
 #include "server.h"
+
+int execs_hub_scratch(struct exec_hub *hub, struct err *err) {
+    fd_close(&hub->scratch[0]);
+    fd_close(&hub->scratch[1]);
+    if (pipe2(hub->scratch, O_CLOEXEC | O_NONBLOCK) == 0)
+        return 0;
+    hub->scratch[0] = hub->scratch[1] = -1;
+    return err_sys(err, "making a pipe for executions");
+}
 
 struct exec_hub *execs_hub_new(struct loop *loop, struct log *log, struct metrics *metrics,
                                struct err *err) {
@@ -20,6 +30,10 @@ struct exec_hub *execs_hub_new(struct loop *loop, struct log *log, struct metric
     hub->log = log;
     hub->metrics = metrics;
     hub->scratch[0] = hub->scratch[1] = -1;
+    if (execs_hub_scratch(hub, err) < 0) {
+        free(hub);
+        return NULL;
+    }
     return hub;
 }
 

@@ -35,7 +35,7 @@ struct exec_hub {
     struct loop *loop; /* borrowed, as are log and metrics */
     struct log *log;
     struct metrics *metrics;
-    int scratch[2]; /* a pipe, to look into other ones; -1 = not made yet */
+    int scratch[2]; /* a pipe, to look into other ones; -1 = none */
     char copies[SPOOL_STREAMS][EXEC_INLINE_MAX];
 };
 
@@ -56,6 +56,9 @@ struct execs {
 struct exec_hub *execs_hub_new(struct loop *loop, struct log *log, struct metrics *metrics,
                                struct err *err);
 void execs_hub_free(struct exec_hub *hub); /* NULL allowed; after all sandboxes */
+
+/* A fresh pipe in place of the one there was, whatever that holds. */
+int execs_hub_scratch(struct exec_hub *hub, struct err *err);
 
 /* Gives the sandbox its executions (SANDBOX_EXECS): call it when the directory is there, and before
  * adoption; again it does nothing. Reads the journal of a sandbox that is not new. */

@@ -1,0 +1,227 @@
+#include "spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "unit.h"
+
+struct place {
+    char path[64];
+    int dir;
+};
+
+static int setup(void **state) {
+    struct place *p = calloc(1, sizeof(*p));
+    snprintf(p->path, sizeof(p->path), "/tmp/unit-spool-XXXXXX");
+    if (p == NULL || mkdtemp(p->path) == NULL)
+        return -1;
+    p->dir = open(p->path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    *state = p;
+    return 0;
+}
+
+static int teardown(void **state) {
+    struct place *p = *state;
+    unlinkat(p->dir, "s", 0);
+    close(p->dir);
+    int rc = rmdir(p->path);
+    free(p);
+    return rc;
+}
+
+/* The byte at an offset of the stream. */
+static char byte_at(uint64_t offset) {
+    return (char)(offset % 251);
+}
+
+static void put(struct spool *s, size_t len) {
+    struct err err = {0};
+    char *data = malloc(len + 1);
+    for (size_t i = 0; i < len; i++)
+        data[i] = byte_at(s->total + i);
+    unit_works(spool_put(s, data, len, &err), err);
+    free(data);
+}
+
+static void expect(struct spool *s, uint64_t offset, size_t len) {
+    struct err err = {0};
+    char *data = malloc(len + 1);
+    assert_true(spool_has(s, offset, len));
+    unit_works(spool_read(s, offset, data, len, &err), err);
+    for (size_t i = 0; i < len; i++)
+        if (data[i] != byte_at(offset + i))
+            fail_msg("wrong byte at %llu", (unsigned long long)(offset + i));
+    free(data);
+}
+
+static uint64_t on_disk(const struct spool *s) {
+    struct stat st;
+    assert_int_equal(fstat(s->fd, &st), 0);
+    return (uint64_t)st.st_blocks * 512;
+}
+
+static void test_keeps_everything_up_to_the_cap(void **state) {
+    struct place *p = *state;
+    struct spool s;
+    struct err err = {0};
+    uint64_t head, tail;
+    spool_init(&s, p->dir, 10001);
+    assert_false(spool_has_file(&s));
+    assert_true(spool_has(&s, 0, 0));
+    assert_false(spool_has(&s, 0, 1));
+    unit_works(spool_create(&s, "s", &err), err);
+    put(&s, 10001);
+    spool_finish(&s);
+    spool_kept(&s, &head, &tail);
+    assert_int_equal(head + tail, 10001);
+    assert_int_equal(head, 5000);
+    expect(&s, 0, 10001);
+    assert_false(spool_has(&s, 1, 10001));
+    assert_false(spool_has(&s, UINT64_MAX, 2));
+    spool_rest(&s);
+    expect(&s, 4990, 20);
+    spool_remove(&s);
+    assert_int_equal(faccessat(p->dir, "s", F_OK, 0), -1);
+    spool_done(&s);
+}
+
+static void test_much_output_keeps_head_and_tail_in_bounded_space(void **state) {
+    struct place *p = *state;
+    static const uint64_t caps[] = {1, 2, 100, 8191, 65536, 1 << 20, 3 << 20};
+    for (size_t i = 0; i < UNIT_COUNT(caps); i++) {
+        struct spool s;
+        struct err err = {0};
+        uint64_t head, tail, cap = caps[i];
+        uint64_t slack = cap / 2 > SPOOL_TAIL_MIN ? cap / 2 : SPOOL_TAIL_MIN;
+        spool_init(&s, p->dir, cap);
+        unit_works(spool_create(&s, "s", &err), err);
+        for (int k = 0; k < 300; k++) {
+            put(&s, 65521);
+            assert_true(on_disk(&s) <= cap / 2 + 2 * slack + 5 * 65536);
+            assert_true(spool_has(&s, s.total - 60000, 60000)); /* room to lag */
+        }
+        spool_finish(&s);
+        spool_kept(&s, &head, &tail);
+        assert_int_equal(head + tail, cap);
+        assert_true(on_disk(&s) <= cap + 5 * 4096);
+        assert_true(spool_bytes(&s) <= cap + 3 * 4096);
+        expect(&s, 0, (size_t)head);
+        expect(&s, s.total - tail, (size_t)tail);
+        assert_false(spool_has(&s, head, 8192));
+        /* The same from what is on disk. */
+        struct spool again;
+        spool_init(&again, p->dir, cap);
+        unit_works(spool_load(&again, "s", &err), err);
+        assert_int_equal(again.total, s.total);
+        assert_int_equal(again.gone, s.gone);
+        expect(&again, again.total - tail, (size_t)tail);
+        spool_done(&again);
+        spool_remove(&s);
+        spool_done(&s);
+    }
+}
+
+static void test_takes_from_a_pipe_and_tells_its_end(void **state) {
+    struct place *p = *state;
+    struct spool s;
+    struct err err = {0};
+    int ends[2];
+    char data[5000];
+    for (size_t i = 0; i < sizeof(data); i++)
+        data[i] = byte_at(i);
+    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
+    spool_init(&s, p->dir, 1 << 20);
+    unit_works(spool_create(&s, "s", &err), err);
+    assert_int_equal(spool_take(&s, ends[0], 1 << 20, &err), -1);
+    assert_int_equal(err.code, EAGAIN);
+    assert_int_equal(write(ends[1], data, sizeof(data)), sizeof(data));
+    assert_int_equal(spool_take(&s, ends[0], 1000, &err), 1000);
+    assert_int_equal(spool_take(&s, ends[0], 1 << 20, &err), 4000);
+    expect(&s, 0, 5000);
+    close(ends[1]);
+    assert_int_equal(spool_take(&s, ends[0], 1 << 20, &err), 0);
+    close(ends[0]);
+    spool_remove(&s);
+    spool_done(&s);
+}
+
+/* A process that is killed leaves a file of any length: all of it is the stream. */
+static void test_every_length_is_taken_up(void **state) {
+    struct place *p = *state;
+    struct err err = {0};
+    for (uint64_t len = 0; len < 600; len += 7) {
+        struct spool s, again;
+        spool_init(&s, p->dir, 400);
+        unit_works(spool_create(&s, "s", &err), err);
+        put(&s, (size_t)len);
+        spool_done(&s);
+        spool_init(&again, p->dir, 400);
+        unit_works(spool_load(&again, "s", &err), err);
+        assert_int_equal(again.total, len);
+        assert_int_equal(again.gone, 0);
+        put(&again, 50);
+        expect(&again, 0, (size_t)len + 50);
+        spool_done(&again);
+    }
+    struct spool none;
+    spool_init(&none, p->dir, 400);
+    unit_fails(spool_load(&none, "none", &err), err, ERR_SYSTEM);
+    assert_int_equal(err.code, ENOENT);
+    assert_false(spool_has_file(&none));
+}
+
+static void test_a_link_is_not_followed(void **state) {
+    struct place *p = *state;
+    struct spool s;
+    struct err err = {0};
+    assert_int_equal(symlinkat("/etc/passwd", p->dir, "s"), 0);
+    spool_init(&s, p->dir, 400);
+    unit_fails(spool_create(&s, "s", &err), err, ERR_SYSTEM);
+    unit_fails(spool_load(&s, "s", &err), err, ERR_SYSTEM);
+}
+
+static void test_a_part_of_another_file_is_read(void **state) {
+    struct place *p = *state;
+    struct spool s, part;
+    struct err err = {0};
+    char data[4];
+    spool_init(&s, p->dir, 1000);
+    unit_works(spool_create(&s, "s", &err), err);
+    put(&s, 100);
+    spool_init(&part, p->dir, 1000);
+    part.host = &s.fd;
+    part.host_at = 10;
+    part.total = 20;
+    unit_works(spool_read(&part, 16, data, 4, &err), err);
+    assert_int_equal(data[0], byte_at(26));
+    unit_fails(spool_read(&part, 17, data, 4, &err), err, ERR_STATE);
+    spool_done(&part);
+    spool_done(&s);
+}
+
+static void test_the_probe_finds_a_file_system_that_can(void **state) {
+    struct place *p = *state;
+    struct err err = {0};
+    unit_works(spool_probe(p->dir, &err), err);
+    unit_fails(spool_probe(-1, &err), err, ERR_SYSTEM);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_keeps_everything_up_to_the_cap, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_much_output_keeps_head_and_tail_in_bounded_space,
+                                        setup, teardown),
+        cmocka_unit_test_setup_teardown(test_takes_from_a_pipe_and_tells_its_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_every_length_is_taken_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_link_is_not_followed, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_part_of_another_file_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_probe_finds_a_file_system_that_can, setup,
+                                        teardown),
+    };
+    return cmocka_run_group_tests_name("spool", tests, NULL, NULL);
+}
