@@ -26,7 +26,7 @@
 /* The journal is written anew when it is larger than this and than twice what is needed of it. */
 #define EXECS_LOG_MIN ((uint64_t)1024 * 1024)
 /* Descriptors of a sandbox in which nothing happens are closed after this. */
-#define EXECS_REST_MS 5000u
+#define EXECS_REST_MS 500u
 
 struct server;
 
