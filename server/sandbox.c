@@ -18,6 +18,7 @@ struct sandbox *sandbox_new(struct sandboxes *all, struct err *err) {
     sb->all = all;
     sb->dir = -1;
     sb->number_floor = SANDBOX_NUMBERS;
+    sb->next_number = 1; /* 0 = none */
     sb->used_ns = clock_mono_ns();
     return sb;
 }
