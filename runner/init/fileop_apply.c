@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "fileop_commit.h"
@@ -16,8 +15,6 @@
 #include "fileop_walk.h"
 
 #define FILEOP_APPLY_TRIES 16
-#define FILEOP_APPLY_STALE_S                                                                       \
-    10 /* a stage this old that nobody holds was left by a process that died */
 #define FILEOP_APPLY_LOST ".pinfold-lost-"
 
 struct fileop_applying {
@@ -29,18 +26,15 @@ struct fileop_applying {
     struct fileop_commit commit;
 };
 
+/* Whoever works in a stage holds its lock. */
 static int fileop_apply_stale(void *arg, const struct fileop_node *node, bool *enter) {
-    struct timespec now = {0, 0};
     (void)arg;
     *enter = false;
     if (!node->is_dir || !fileop_path_hidden(node->name)) {
         return 0;
     }
     int fd = openat(node->dir, node->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    struct stat st;
-    if (fd >= 0 && fstat(fd, &st) == 0 && clock_gettime(CLOCK_REALTIME, &now) == 0 &&
-        st.st_ctim.tv_sec + FILEOP_APPLY_STALE_S < now.tv_sec &&
-        flock(fd, LOCK_EX | LOCK_NB) == 0) {
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
         (void)fileop_remove_tree(node->dir, node->name);
     }
     fileop_op_close(fd);
@@ -66,23 +60,47 @@ static void fileop_apply_sweep(int holder) {
     fileop_op_close(fd);
 }
 
+static void fileop_apply_unmake(int holder, const char *name) {
+    int code = errno;
+    (void)unlinkat(holder, name, AT_REMOVEDIR);
+    errno = code;
+}
+
+/* Opens and locks what was just made; 0 = somebody who sweeps was faster. */
+static int fileop_apply_hold(struct fileop_applying *a, int holder) {
+    struct stat st;
+    a->stage = openat(holder, a->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (a->stage < 0) {
+        return errno == ENOENT ? 0 : -1;
+    }
+    if (flock(a->stage, LOCK_EX | LOCK_NB) == 0 && fstat(a->stage, &st) == 0 && st.st_nlink > 0) {
+        return 1;
+    }
+    fileop_op_close(a->stage);
+    a->stage = -1;
+    return 0;
+}
+
 static int fileop_apply_stage_in(struct fileop_applying *a, int holder) {
     for (int i = 0; i < FILEOP_APPLY_TRIES; i++) {
         fileop_path_secret(a->name);
-        if (mkdirat(holder, a->name, 0700) == 0) {
-            a->stage = openat(holder, a->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-            if (a->stage >= 0) {
-                (void)flock(a->stage, LOCK_EX | LOCK_NB); /* held until the process ends */
-                fileop_apply_sweep(holder);
-                return 0;
+        if (mkdirat(holder, a->name, 0700) != 0) {
+            if (errno == EEXIST) {
+                continue;
             }
-            (void)unlinkat(holder, a->name, AT_REMOVEDIR);
             return -1;
         }
-        if (errno != EEXIST) {
-            break;
+        int rc = fileop_apply_hold(a, holder);
+        if (rc > 0) {
+            fileop_apply_sweep(holder);
+            return 0;
+        }
+        if (rc < 0) {
+            fileop_apply_unmake(holder, a->name);
+            return -1;
         }
     }
+    errno = EBUSY;
     return -1;
 }
 

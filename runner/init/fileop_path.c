@@ -142,15 +142,6 @@ bool fileop_path_is_proc(int fd) {
 }
 
 int fileop_path_regular(int dir, const char *name, struct stat *st) {
-    /* Not opened at all when it is a FIFO: a program that waits to write into it would be let go.
-     */
-    if (fstatat(dir, name, st, AT_SYMLINK_NOFOLLOW) != 0) {
-        return -1;
-    }
-    if (!S_ISREG(st->st_mode)) {
-        errno = S_ISDIR(st->st_mode) ? EISDIR : ENXIO;
-        return -1;
-    }
     int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0) {
         return -1;
@@ -161,7 +152,7 @@ int fileop_path_regular(int dir, const char *name, struct stat *st) {
     }
     if (!S_ISREG(st->st_mode)) {
         fileop_path_close(fd);
-        errno = ENXIO;
+        errno = S_ISDIR(st->st_mode) ? EISDIR : ENXIO;
         return -1;
     }
     return fd;

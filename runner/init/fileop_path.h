@@ -25,9 +25,9 @@ int fileop_path_parent_at(int base, const char *path, bool make, char name[FILEO
 /* A directory that is made, with its parents, when it is not there. */
 int fileop_path_make(const char *path);
 
-/* Opens a regular file for reading, `name` in `dir`, without following it. Never waits, never takes
- * a FIFO's other end along: ENXIO when it is something else, or of /proc. *st is of what is open.
- */
+/* Opens for reading what the caller has just seen to be a regular file, without following it and
+ * without waiting: ENXIO when it is something else by now. (Whoever opens a FIFO to find out lets a
+ * program go on that waits to write into it.) *st is of what is open. */
 int fileop_path_regular(int dir, const char *name, struct stat *st);
 /* Is it something of /proc? */
 bool fileop_path_is_proc(int fd);

@@ -1,5 +1,7 @@
 #include "fileop_op.h"
 
+#include <sys/ioctl.h>
+
 #include "unit_operation.h"
 
 static void test_all_of_it_takes_its_places(void **state) {
@@ -223,6 +225,33 @@ static void test_many_files(void **state) {
     buf_done(&in);
 }
 
+/* What a killed one left is removed by the next; what one that lives has made is not. */
+static void test_leftovers_are_swept(void **state) {
+    struct ft *f = *state;
+    struct buf in;
+    int status = 0, queued = 1;
+    buf_init(&in, 1 << 20);
+    ft_put_file(&in, 0644, "a", "A");
+    ft_put_end(&in);
+    ft_dir(f, "w", 0755);
+    char *argv[] = {"apply", ft_path(f, "w"), NULL};
+    struct ft_process p = ft_start(f, argv);
+    assert_int_equal(write(p.in, in.data, 90), 90);
+    for (int i = 0; i < 10000 && queued > 0; i++) {
+        assert_int_equal(ioctl(p.in, FIONREAD, &queued), 0);
+        usleep(1000);
+    }
+    FT_EXPECT(f, &in, FILEOP_OK, "apply", ft_path(f, "w"));
+    assert_int_equal(ft_count(f, ""), 2); /* the other's stage */
+    kill(p.op, SIGKILL);
+    waitpid(p.op, &status, 0);
+    close(p.in);
+    close(p.out);
+    FT_EXPECT(f, &in, FILEOP_OK, "apply", ft_path(f, "w"));
+    assert_int_equal(ft_count(f, ""), 1);
+    buf_done(&in);
+}
+
 #define APPLY(t) cmocka_unit_test_setup_teardown(t, ft_setup, ft_teardown)
 
 int main(void) {
@@ -234,6 +263,7 @@ int main(void) {
         APPLY(test_the_directory_itself_is_made),
         APPLY(test_names_of_work_in_progress_are_refused),
         APPLY(test_many_files),
+        APPLY(test_leftovers_are_swept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,8 @@
 #include "fileop_op.h"
 
+#include <sched.h>
+#include <sys/mount.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include "unit_operation.h"
 
@@ -277,6 +278,162 @@ static void test_upper_needs_a_snapshot(void **state) {
     FT_EXPECT(f, NULL, FILEOP_UNSUPPORTED, "upper", "/workspace");
 }
 
+/* A jail after its first snapshot, in a mount namespace of its own: an overlay, whose directory
+ * "workspace" is /workspace there. */
+static void overlay(struct ft *f) {
+    static const char *const dirs[] = {"low",  "low/workspace",  "up",       "work", "merged",
+                                       "root", "root/workspace", "root/proc"};
+    char options[512];
+    for (size_t i = 0; i < UNIT_COUNT(dirs); i++)
+        ft_dir(f, dirs[i], 0755);
+    ft_file(f, "low/workspace/a", "old", 0644);
+    ft_file(f, "low/workspace/b", "old", 0644);
+    ft_file(f, "low/workspace/same", "old", 0644);
+    ft_dir(f, "low/workspace/dir", 0755);
+    ft_file(f, "low/workspace/dir/x", "", 0644);
+    ft_file(f, "low/workspace/dir/y", "", 0644);
+    ft_dir(f, "low/workspace/moved", 0755);
+    ft_file(f, "low/workspace/moved/m", "", 0644);
+    ft_dir(f, "low/workspace/again", 0755);
+    ft_file(f, "low/workspace/again/old", "", 0644);
+    ft_dir(f, "low/workspace/more", 0755);
+    ft_file(f, "low/workspace/more/old", "", 0644);
+    assert_int_equal(unshare(CLONE_NEWNS), 0);
+    assert_int_equal(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+    snprintf(options, sizeof options,
+             "lowerdir=%s/low,upperdir=%s/up,workdir=%s/work,redirect_dir=on", f->root, f->root,
+             f->root);
+    assert_int_equal(mount("overlay", ft_path(f, "merged"), "overlay", 0, options), 0);
+    assert_int_equal(
+        mount(ft_path(f, "merged/workspace"), ft_path(f, "root/workspace"), NULL, MS_BIND, NULL),
+        0);
+    assert_int_equal(mount("proc", ft_path(f, "root/proc"), "proc", 0, NULL), 0);
+    f->upper = open(ft_path(f, "up"), O_RDONLY | O_DIRECTORY);
+    assert_true(f->upper >= 0);
+}
+
+static void test_upper_tells_what_changed_since_a_snapshot(void **state) {
+    struct ft *f = *state;
+    struct ft_answer a;
+    struct stat st;
+    char root[128];
+    overlay(f);
+    snprintf(root, sizeof root, "%s/root", f->root);
+    f->chroot = root;
+    FT_RUN(f, NULL, &a, "upper", "/workspace");
+    ft_ok(&a);
+    assert_int_equal(a.count, 1);
+    ft_free(&a);
+    ft_file(f, "root/workspace/a", "new text", 0600);
+    assert_int_equal(unlink(ft_path(f, "root/workspace/b")), 0);
+    assert_int_equal(unlink(ft_path(f, "root/workspace/dir/x")), 0);
+    assert_int_equal(rename(ft_path(f, "root/workspace/moved"), ft_path(f, "root/workspace/here")),
+                     0);
+    assert_int_equal(unlink(ft_path(f, "root/workspace/again/old")), 0);
+    assert_int_equal(rmdir(ft_path(f, "root/workspace/again")), 0);
+    ft_dir(f, "root/workspace/again", 0755);
+    ft_file(f, "root/workspace/again/new", "", 0644);
+    ft_file(f, "root/workspace/more/new", "", 0644);
+    ft_link(f, "a", "root/workspace/l");
+    FT_RUN(f, NULL, &a, "upper", "/workspace");
+    ft_ok(&a);
+    static const struct {
+        const char *path;
+        uint32_t kind, flags;
+    } rows[] = {
+        {"a", FILEOP_FILE, 0},
+        {"b", FILEOP_WHITEOUT, 0},
+        {"dir/x", FILEOP_WHITEOUT, 0},
+        {"moved", FILEOP_WHITEOUT, 0},
+        {"here", FILEOP_DIRECTORY, 0}, /* with what is in it, which is not told */
+        {"again", FILEOP_DIRECTORY, FILEOP_OPAQUE},
+        {"again/new", FILEOP_FILE, 0},
+        {"more", FILEOP_DIRECTORY, 0},
+        {"more/new", FILEOP_FILE, 0},
+        {"l", FILEOP_SYMLINK, 0},
+        {"dir", FILEOP_DIRECTORY, 0},
+    };
+    assert_int_equal(a.count, UNIT_COUNT(rows) + 1);
+    for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+        const struct ft_item *item = ft_find(&a, rows[i].path);
+        assert_non_null(item);
+        assert_int_equal(item->rec.kind, rows[i].kind);
+        assert_int_equal(item->rec.flags, rows[i].flags);
+    }
+    assert_int_equal(stat(ft_path(f, "root/workspace/a"), &st), 0);
+    assert_int_equal(ft_find(&a, "a")->rec.inode, st.st_ino);
+    assert_int_equal(ft_find(&a, "a")->rec.size, 8);
+    ft_free(&a);
+    FT_RUN(f, NULL, &a, "upper", "/workspace/again");
+    ft_ok(&a);
+    assert_int_equal(a.count, 2);
+    ft_free(&a);
+    FT_EXPECT(f, NULL, FILEOP_NOT_FOUND, "upper", "/workspace/b");
+    FT_EXPECT(f, NULL, FILEOP_UNSUPPORTED, "upper", "/tmp");
+    /* Changes of many, all or nothing, work on an overlay, too. */
+    struct buf in;
+    buf_init(&in, 1 << 20);
+    ft_put_file(&in, 0644, "same", "new");
+    ft_put_file(&in, 0644, "dir", "a file now");
+    ft_put_remove(&in, "more");
+    ft_put_end(&in);
+    FT_EXPECT(f, &in, FILEOP_OK, "apply", "/workspace");
+    ft_holds(f, "root/workspace/dir", "a file now");
+    assert_false(ft_there(f, "root/workspace/more"));
+    buf_clear(&in);
+    ft_put_data(&in, "x");
+    ft_put_end(&in);
+    FT_EXPECT(f, &in, FILEOP_OK, "write", "/workspace/here/m", "-1", "0");
+    ft_holds(f, "root/workspace/here/m", "x");
+    FT_EXPECT(f, NULL, FILEOP_OK, "move", "/workspace/here", "/workspace/there", "0");
+    FT_EXPECT(f, NULL, FILEOP_OK, "remove", "/workspace/there", "1");
+    buf_done(&in);
+    close(f->upper);
+    assert_int_equal(umount(ft_path(f, "root/workspace")), 0);
+    assert_int_equal(umount(ft_path(f, "root/proc")), 0);
+    assert_int_equal(umount(ft_path(f, "merged")), 0);
+}
+
+/* Somebody moves the directories about, and puts links in their places, while they are walked: what
+ * is told is below the root all the same. */
+static void test_a_tree_that_is_moved_about(void **state) {
+    struct ft *f = *state;
+    int status = 0;
+    ft_dir(f, "out", 0755);
+    ft_dir(f, "out/secret", 0755);
+    ft_dir(f, "t", 0755);
+    deep(f, 2);
+    pid_t busy = fork();
+    assert_true(busy >= 0);
+    if (busy == 0) {
+        assert_int_equal(chdir(ft_path(f, "t")), 0);
+        for (;;) {
+            (void)mkdir("a", 0755);
+            (void)mkdir("a/b", 0755);
+            (void)mkdir("a/b/c", 0755);
+            (void)rename("a/b", "../out/b");
+            if (symlink("../out", "a/b") != 0 && errno == EACCES)
+                _exit(1);
+            (void)rename("a", "z");
+            (void)unlink("z/b");
+            (void)rename("../out/b", "z/b");
+            (void)rmdir("z/b/c");
+            (void)rmdir("z/b");
+            (void)rmdir("z");
+        }
+    }
+    for (int i = 0; i < 100; i++) {
+        struct ft_answer a;
+        FT_RUN(f, NULL, &a, i % 2 ? "pack" : "scan", ft_path(f, "t"));
+        assert_int_equal(a.exit_code, 0);
+        for (size_t j = 0; j < a.count; j++)
+            assert_null(strstr(a.items[j].path, "secret"));
+        ft_free(&a);
+    }
+    kill(busy, SIGKILL);
+    waitpid(busy, &status, 0);
+}
+
 #define LOOK(t) cmocka_unit_test_setup_teardown(t, ft_setup, ft_teardown)
 
 int main(void) {
@@ -291,7 +448,9 @@ int main(void) {
         LOOK(test_look_follows_no_link),
         LOOK(test_work_in_progress_is_not_told),
         LOOK(test_magic_links_of_proc_lead_nowhere),
+        LOOK(test_a_tree_that_is_moved_about),
         LOOK(test_upper_needs_a_snapshot),
+        LOOK(test_upper_tells_what_changed_since_a_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@
 struct ft {
     char root[64];
     int upper;
+    const char *chroot; /* the operation's root directory; NULL = ours */
     char paths[8][8192];
     unsigned next;
 };
@@ -262,6 +263,8 @@ FT struct ft_process ft_start(struct ft *f, char *const *argv) {
             if (fd != f->upper)
                 close(fd);
         }
+        if (f->chroot && (chroot(f->chroot) != 0 || chdir("/") != 0))
+            _exit(97);
         if (setresgid(FT_USER, FT_USER, FT_USER) != 0 || setresuid(2, FT_USER, 2) != 0)
             _exit(98);
         _exit(fileop_run(&spec, f->upper));
