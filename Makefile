@@ -115,7 +115,7 @@ LDFLAGS_san := -pie $(SANITIZE)
 
 CC_fuzz = $(CLANG)
 CFLAGS_fuzz := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
-    -fno-sanitize-recover=all
+    -fno-sanitize-recover=all -Wno-sign-conversion
 LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
 
 # --------------------------------------------------------------------------------------------------

@@ -167,7 +167,7 @@ static int fileop_walk_stat(struct fileop_node *node) {
         return -1;
     }
     node->is_dir = S_ISDIR(node->st.st_mode);
-    node->type = IFTODT(node->st.st_mode);
+    node->type = (unsigned char)IFTODT(node->st.st_mode);
     return 0;
 }
 
