@@ -312,6 +312,27 @@ static void overlay(struct ft *f) {
     assert_true(f->upper >= 0);
 }
 
+/* Changes of many, all or nothing, and the rest work on an overlay, too. */
+static void overlay_changes(struct ft *f) {
+    struct buf in;
+    buf_init(&in, 1 << 20);
+    ft_put_file(&in, 0644, "same", "new");
+    ft_put_file(&in, 0644, "dir", "a file now");
+    ft_put_remove(&in, "more");
+    ft_put_end(&in);
+    FT_EXPECT(f, &in, FILEOP_OK, "apply", "/workspace");
+    ft_holds(f, "root/workspace/dir", "a file now");
+    assert_false(ft_there(f, "root/workspace/more"));
+    buf_clear(&in);
+    ft_put_data(&in, "x");
+    ft_put_end(&in);
+    FT_EXPECT(f, &in, FILEOP_OK, "write", "/workspace/here/m", "-1", "0");
+    ft_holds(f, "root/workspace/here/m", "x");
+    FT_EXPECT(f, NULL, FILEOP_OK, "move", "/workspace/here", "/workspace/there", "0");
+    FT_EXPECT(f, NULL, FILEOP_OK, "remove", "/workspace/there", "1");
+    buf_done(&in);
+}
+
 static void test_upper_tells_what_changed_since_a_snapshot(void **state) {
     struct ft *f = *state;
     struct ft_answer a;
@@ -370,24 +391,7 @@ static void test_upper_tells_what_changed_since_a_snapshot(void **state) {
     ft_free(&a);
     FT_EXPECT(f, NULL, FILEOP_NOT_FOUND, "upper", "/workspace/b");
     FT_EXPECT(f, NULL, FILEOP_UNSUPPORTED, "upper", "/tmp");
-    /* Changes of many, all or nothing, work on an overlay, too. */
-    struct buf in;
-    buf_init(&in, 1 << 20);
-    ft_put_file(&in, 0644, "same", "new");
-    ft_put_file(&in, 0644, "dir", "a file now");
-    ft_put_remove(&in, "more");
-    ft_put_end(&in);
-    FT_EXPECT(f, &in, FILEOP_OK, "apply", "/workspace");
-    ft_holds(f, "root/workspace/dir", "a file now");
-    assert_false(ft_there(f, "root/workspace/more"));
-    buf_clear(&in);
-    ft_put_data(&in, "x");
-    ft_put_end(&in);
-    FT_EXPECT(f, &in, FILEOP_OK, "write", "/workspace/here/m", "-1", "0");
-    ft_holds(f, "root/workspace/here/m", "x");
-    FT_EXPECT(f, NULL, FILEOP_OK, "move", "/workspace/here", "/workspace/there", "0");
-    FT_EXPECT(f, NULL, FILEOP_OK, "remove", "/workspace/there", "1");
-    buf_done(&in);
+    overlay_changes(f);
     close(f->upper);
     assert_int_equal(umount(ft_path(f, "root/workspace")), 0);
     assert_int_equal(umount(ft_path(f, "root/proc")), 0);
