@@ -211,7 +211,7 @@ int fileop_names_read(struct fileop_names *out, int fd, const struct fileop_name
 }
 
 int64_t fileop_names_count(int fd) {
-    _Alignas(8) char buf[32768];
+    _Alignas(8) char buf[8192];
     const struct fileop_names_wish all = {.hidden = true};
     int64_t count = 0;
     for (;;) {

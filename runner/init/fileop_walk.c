@@ -5,12 +5,14 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "fileop_names.h"
 #include "fileop_path.h"
 
-#define FILEOP_WALK_OPEN 16 /* directories that stay open on the way down, besides the root */
+#define FILEOP_WALK_OPEN 16  /* directories that stay open on the way down, besides the root … */
+#define FILEOP_WALK_OTHER 12 /* … and at most so many that this many descriptors are left */
 
 struct fileop_frame {
     int fd; /* -1 = closed on the way down */
@@ -26,6 +28,7 @@ struct fileop_walker {
     const struct fileop_walk *w;
     struct fileop_frame *frames;
     size_t depth, room; /* frames in use, and allocated */
+    size_t open;        /* directories that stay open */
     size_t visits;
     size_t bytes; /* of names in all frames */
     char path[FILEOP_PATH_MAX + 1];
@@ -79,8 +82,8 @@ static int fileop_walk_read(struct fileop_walker *k) {
 
 /* Closes what is open too far up: it is opened again on the way back. */
 static void fileop_walk_shed(struct fileop_walker *k) {
-    if (k->depth > FILEOP_WALK_OPEN + 1) {
-        struct fileop_frame *f = &k->frames[k->depth - 1 - FILEOP_WALK_OPEN];
+    if (k->depth > k->open + 1) {
+        struct fileop_frame *f = &k->frames[k->depth - 1 - k->open];
         if (f->fd >= 0) {
             (void)close(f->fd);
             f->fd = -1;
@@ -255,12 +258,22 @@ static int fileop_walk_up(struct fileop_walker *k) {
     return k->w->leave(k->w->arg, &node);
 }
 
+static size_t fileop_walk_open_max(void) {
+    struct rlimit lim;
+    if (getrlimit(RLIMIT_NOFILE, &lim) != 0 ||
+        lim.rlim_cur >= FILEOP_WALK_OPEN + FILEOP_WALK_OTHER) {
+        return FILEOP_WALK_OPEN;
+    }
+    return lim.rlim_cur > FILEOP_WALK_OTHER + 1 ? (size_t)lim.rlim_cur - FILEOP_WALK_OTHER : 1;
+}
+
 int fileop_walk(int root, const struct fileop_walk *w) {
     struct fileop_walker *k = calloc(1, sizeof *k);
     if (k == NULL) {
         return -1;
     }
     k->w = w;
+    k->open = fileop_walk_open_max();
     int rc = lseek(root, 0, SEEK_SET) < 0 ? -1 : fileop_walk_push(k, root, 0, w->after);
     while (rc == 0 && k->depth > 0) {
         struct fileop_frame *f = &k->frames[k->depth - 1];
