@@ -24,7 +24,7 @@ static void exec_table_init(struct exec_table *t, bool operand, struct exec_opti
         {"background", 'b', NULL, OPT_FLAG, &o->background, 0, 0,
          "do not wait: print its id and go"},
         {"id", 0, "EX", OPT_STRING, &o->id, 0, 0,
-         "its id: with one of yours, the same command twice runs once"},
+         "its id, ex_ and 20 to 32 of a-z and 0-9: twice is once"},
         {"merge-stderr", 0, NULL, OPT_FLAG, &o->merge_stderr, 0, 0,
          "let stderr go where stdout goes, in order"},
         {"json", 0, NULL, OPT_FLAG, &o->json, 0, 0, "print the answer as JSON, and no output"},

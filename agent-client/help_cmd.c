@@ -15,11 +15,13 @@ static void help_overview(void) {
     puts("\nExamples:\n"
          "  pinfold run -- python3 -c 'print(6 * 7)'\n"
          "  pinfold run --wall 2s -c 'sleep 60'; echo $?\n"
+         "  id=$(pinfold sandbox create); pinfold cp -r . $id:/workspace; pinfold shell $id\n"
          "  pinfold doctor\n\n"
          "pinfold COMMAND --help tells more about each.\n\n"
          "Environment:\n"
-         "  PINFOLD_URL    where the server is (http://127.0.0.1:7070)\n"
-         "  PINFOLD_TOKEN  who you are");
+         "  PINFOLD_URL      where the server is (http://127.0.0.1:7070)\n"
+         "  PINFOLD_TOKEN    who you are\n"
+         "  PINFOLD_SANDBOX  the sandbox that pinfold exec means");
 }
 
 static int help_run(int argc, char **argv) {

@@ -67,8 +67,8 @@ static int sandbox_snap_run_take(int argc, char **argv) {
         .name = "sandbox snapshot",
         .usage = "pinfold sandbox snapshot ID [--name NAME] [--json]",
         .about =
-            "Keeps the files of a sandbox as they are now (all but /tmp, /var/tmp and\n"
-            "/dev/shm) and prints the id of the snapshot. What runs stands still meanwhile.\n\n"
+            "Keeps the files of a sandbox as they are now (all but /tmp and /dev/shm)\n"
+            "and prints the id of the snapshot. What runs stands still meanwhile.\n\n"
             "Example:\n"
             "  snap=$(pinfold sandbox snapshot $id --name before)\n"
             "  pinfold sandbox exec $id -c 'rm -rf *'; pinfold sandbox restore $id $snap",
