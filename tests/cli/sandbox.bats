@@ -153,7 +153,7 @@ for i in range(200):
     exec 5>in
     seq 1 1000 >&5
     within 10 grep -q '^1000$' out
-    restart_server KILL "$BATS_FILE_TMPDIR" &
+    restart_server KILL "$BATS_FILE_TMPDIR" 5>&- &
     other=$!
     seq 1001 20000 >&5
     wait "$other"
