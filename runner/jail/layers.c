@@ -151,13 +151,10 @@ static void layers_reserve(struct layers_job *job) {
     struct layers_volume *v = job->v;
     struct layers_request *req = &job->req;
     layers_store_sum(&job->stack, v->own, &req->other_bytes, &req->other_files);
-    req->overhead = (uint32_t)layers_store_overhead(v);
+    req->own_layers = v->own->layers;
     if (v->own->root_fd < 0) {
         req->flags |= req->flags & LAYERS_FORMAT ? 0 : LAYERS_ADOPT;
-        req->overhead += 4;
     }
-    /* Room for one more layer, a merged one, and a live directory. */
-    req->overhead += 3 * (2 + 3) + LAYERS_WORK_INODES;
     req->in_file = v->own->in_file;
     v->own->asked = true;
 }

@@ -11,6 +11,8 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +22,7 @@
 #define LAYERS_DISK_INODE 256u
 #define LAYERS_DISK_SLACK (8ull << 20)
 #define LAYERS_DISK_SPARE_MAX 4096u /* blocks that ext4 keeps for itself: 2 %, at most these */
+#define LAYERS_DISK_OWN_INODES 64u  /* for what is ours */
 #define LAYERS_DISK_TRIES 64
 #define LAYERS_DISK_FD 3 /* in mkfs.ext4 */
 
@@ -52,6 +55,10 @@ static uint64_t layers_disk_size(uint64_t bytes, uint64_t inodes) {
     uint64_t size = bytes + bytes / 64 + inodes * LAYERS_DISK_INODE +
                     (uint64_t)LAYERS_DISK_SPARE_MAX * LAYERS_DISK_BLOCK + LAYERS_DISK_SLACK;
     return size / LAYERS_DISK_BLOCK * LAYERS_DISK_BLOCK;
+}
+
+static uint64_t layers_disk_spare(uint64_t blocks) {
+    return blocks / 50 < LAYERS_DISK_SPARE_MAX ? blocks / 50 : LAYERS_DISK_SPARE_MAX;
 }
 
 static void layers_disk_exec(int file, uint64_t inodes) {
@@ -116,8 +123,7 @@ static int layers_disk_reserve(int file, uint64_t bytes, struct err *err) {
         pread(file, &free, sizeof free, LAYERS_DISK_AT_FREE) != (ssize_t)sizeof free) {
         return err_sys(err, "read the new file system");
     }
-    uint32_t spare = blocks / 50 < LAYERS_DISK_SPARE_MAX ? blocks / 50 : LAYERS_DISK_SPARE_MAX;
-    uint64_t promised = bytes / LAYERS_DISK_BLOCK + spare;
+    uint64_t promised = bytes / LAYERS_DISK_BLOCK + layers_disk_spare(blocks);
     if (free < promised) {
         return err_set(err, ERR_STATE, EIO, "the new file system is smaller than it should be");
     }
@@ -188,7 +194,8 @@ int layers_disk_make(const struct layers_work *w, struct err *err) {
     if (ftruncate(file, (off_t)size) != 0) {
         return err_sys(err, "set the size of a disk file");
     }
-    if (layers_disk_format(file, w->req.inodes + w->req.overhead, err) != 0 ||
+    uint64_t inodes = w->req.inodes > w->req.other_files ? w->req.inodes - w->req.other_files : 1;
+    if (layers_disk_format(file, inodes + LAYERS_DISK_OWN_INODES, err) != 0 ||
         layers_disk_reserve(file, w->req.disk_bytes, err) != 0) {
         return -1;
     }
@@ -202,4 +209,35 @@ int layers_disk_make(const struct layers_work *w, struct err *err) {
         (void)unlinkat(tree, "lost+found", AT_REMOVEDIR);
     }
     return tree;
+}
+
+/* A mounted ext4 cannot be made smaller, but it can be told to keep more blocks for itself. */
+int layers_disk_limit(const struct layers_work *w, struct err *err) {
+    const struct layers_request *req = &w->req;
+    char path[64];
+    char device[64];
+    char text[32];
+    struct stat st;
+    struct statfs fs;
+    if (fstat(w->own, &st) != 0 || fstatfs(w->own, &fs) != 0) {
+        return err_sys(err, "examine the disk file");
+    }
+    if ((fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize + req->other_bytes > req->disk_bytes) {
+        return err_set(err, ERR_LIMIT, ENOSPC,
+                       "what the sandbox holds already leaves no room for the snapshot");
+    }
+    (void)snprintf(path, sizeof path, "dev/block/%u:%u", major(st.st_dev), minor(st.st_dev));
+    ssize_t n = readlinkat(w->sys, path, device, sizeof device - 1);
+    device[n < 0 ? 0 : n] = '\0';
+    const char *name = strrchr(device, '/');
+    uint64_t spare =
+        layers_disk_spare(layers_disk_size(req->disk_bytes, req->inodes) / LAYERS_DISK_BLOCK);
+    (void)snprintf(path, sizeof path, "fs/ext4/%.24s/reserved_clusters", name ? name + 1 : "");
+    n = snprintf(text, sizeof text, "%llu",
+                 (unsigned long long)(spare + req->other_bytes / LAYERS_DISK_BLOCK));
+    if (fd_write_kernel(w->sys, path, text, (size_t)n, err) != 0) {
+        /* Without it nothing is lost but the share of others in the limit. */
+        return req->other_bytes == 0 ? 0 : err_wrap(err, "limit a disk file");
+    }
+    return 0;
 }

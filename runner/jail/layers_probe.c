@@ -135,7 +135,6 @@ static void layers_probe_fill(struct layers_request *req, const struct layers_pr
         .id_count = LAYERS_PROBE_COUNT,
         .disk_bytes = LAYERS_PROBE_BYTES,
         .inodes = LAYERS_PROBE_INODES,
-        .overhead = 64,
         .live_next = 1,
         .layer = 2,
         .fds = LAYERS_FD_FS + 1,

@@ -123,7 +123,7 @@ uint64_t layers_store_overhead(const struct layers_volume *v) {
         n += 4 + (uint64_t)v->own->layers * (2 + kept);
     }
     if (v->live != 0) {
-        n += 1 + LAYERS_WORK_INODES; /* its directories are those of process 1, in another place */
+        n += 2 + LAYERS_WORK_INODES; /* its directories are those of process 1, in another place */
     }
     return n;
 }

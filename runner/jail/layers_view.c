@@ -284,22 +284,33 @@ int layers_view_overlay(const struct layers_work *w, const char *name, uint32_t 
     return mount("overlay", name, "overlay", flags, text) == 0 ? 0 : err_sys(err, "mount layers");
 }
 
+/* Inodes of the own file system that are not the jail's: see layers_work.h. */
+static uint64_t layers_view_overhead(const struct layers_work *w) {
+    uint32_t kept = (uint32_t)__builtin_popcount(w->req.writable & LAYERS_KEPT);
+    uint32_t layers = w->req.own_layers + ((w->reply.flags & LAYERS_LAYER) != 0) +
+                      ((w->reply.flags & LAYERS_MERGED) != 0);
+    uint32_t live = w->req.live != 0 || (w->reply.flags & LAYERS_SWITCHED) != 0;
+    return 1 + (uint64_t)__builtin_popcount(w->req.writable) + 4 + (uint64_t)layers * (1 + kept) +
+           live * (1 + LAYERS_WORK_INODES);
+}
+
 /* Never to 0, which would mean without a limit. */
-int layers_view_resize(const struct layers_work *w, struct err *err) {
+int layers_view_resize(const struct layers_work *w, uint32_t spare, struct err *err) {
     const struct layers_request *req = &w->req;
     char size[32];
     char inodes[32];
-    if (req->in_file || (req->flags & LAYERS_FORMAT)) {
-        return 0;
-    }
     if (req->disk_bytes < req->other_bytes + LAYERS_VIEW_BLOCK || req->inodes <= req->other_files) {
         return err_set(err, ERR_LIMIT, ENOSPC,
                        "the snapshot holds as much as the sandbox may write in all");
     }
+    if (req->in_file) {
+        return layers_disk_limit(w, err);
+    }
     (void)snprintf(size, sizeof size, "%llu",
                    (unsigned long long)(req->disk_bytes - req->other_bytes));
-    (void)snprintf(inodes, sizeof inodes, "%llu",
-                   (unsigned long long)(req->inodes - req->other_files + req->overhead));
+    (void)snprintf(
+        inodes, sizeof inodes, "%llu",
+        (unsigned long long)(req->inodes - req->other_files + layers_view_overhead(w) + spare));
     fd_cleanup int fs = fspick(w->own, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
     if (fs < 0 || fsconfig(fs, FSCONFIG_SET_STRING, "size", size, 0) != 0 ||
         fsconfig(fs, FSCONFIG_SET_STRING, "nr_inodes", inodes, 0) != 0) {

@@ -16,6 +16,9 @@
 #include "layers_walk.h"
 #include "layers_worker.h"
 
+/* Inodes for one more layer, a merged one, a live directory and directories for links. */
+#define LAYERS_WORK_SPARE 24u
+
 /* ---- the request ---- */
 
 static int layers_work_check(const struct layers_work *w, struct err *err) {
@@ -202,7 +205,8 @@ static int layers_work_merge(struct layers_work *w, struct err *err) {
 
 static int layers_work_snapshot(struct layers_work *w, struct err *err) {
     int busy = w->req.flags & LAYERS_QUIET ? layers_switch_busy(w, err) : 1;
-    if (busy < 0 || layers_view_open(w, err) != 0 || layers_view_resize(w, err) != 0) {
+    if (busy < 0 || layers_view_open(w, err) != 0 ||
+        layers_view_resize(w, LAYERS_WORK_SPARE, err) != 0) {
         return -1;
     }
     if (w->req.merge != 0 && layers_work_merge(w, err) != 0) {
@@ -246,7 +250,7 @@ static int layers_work_restore(struct layers_work *w, struct err *err) {
         return -1;
     }
     bool later = false;
-    if (layers_view_resize(w, err) != 0) {
+    if (layers_view_resize(w, LAYERS_WORK_SPARE, err) != 0) {
         if (err->code != ENOSPC || !layers_work_room_later(w)) {
             return -1;
         }
@@ -257,7 +261,7 @@ static int layers_work_restore(struct layers_work *w, struct err *err) {
     }
     if (later) {
         layers_work_tidy(w);
-        if (layers_view_resize(w, err) != 0) {
+        if (layers_view_resize(w, LAYERS_WORK_SPARE, err) != 0) {
             w->reply.flags |= LAYERS_BROKEN;
             return err_wrap(err, "the sandbox cannot go on, it is larger than its limit");
         }
@@ -273,7 +277,7 @@ static int layers_work_prepare(struct layers_work *w, struct err *err) {
         }
         w->req.in_file = 1;
     }
-    if (layers_view_open(w, err) != 0 || layers_view_resize(w, err) != 0) {
+    if (layers_view_open(w, err) != 0 || layers_view_resize(w, LAYERS_WORK_SPARE, err) != 0) {
         return -1;
     }
     int rc =
@@ -343,6 +347,13 @@ static int layers_work_forget(struct layers_work *w, struct err *err) {
     return 0;
 }
 
+/* What was given beside for the work itself is taken back; a jail that has used it keeps it. */
+static void layers_work_trim(struct layers_work *w) {
+    if (w->own >= 0 && w->req.op >= LAYERS_OP_PREPARE && w->req.op <= LAYERS_OP_RESTORE) {
+        (void)layers_view_resize(w, 0, NULL);
+    }
+}
+
 static int layers_work_run_op(struct layers_work *w, struct err *err) {
     static int (*const ops[LAYERS_OP_COUNT])(struct layers_work *, struct err *) = {
         [LAYERS_OP_PROBE_SNAPSHOTS] = layers_probe_snapshots,
@@ -364,11 +375,13 @@ void layers_work_run(const struct layers_home *home) {
     memset(w.fd, 0xff, sizeof w.fd);
     w.proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     w.proc_self = open("/proc/self", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    w.sys = open("/sys", O_PATH | O_DIRECTORY | O_CLOEXEC); /* not everybody needs it */
     int rc = layers_work_receive(&w, &err);
     if (rc == 0) {
         rc = w.proc < 0 || w.proc_self < 0 ? err_sys(&err, "open /proc")
                                            : layers_work_run_op(&w, &err);
     }
+    layers_work_trim(&w);
     layers_work_answer(&w, rc, &err);
     if (w.scratch >= 0 && layers_view_confine(&w, NULL) != 0) {
         _exit(1);

@@ -27,9 +27,8 @@
 #define LAYERS_FS_MAX (LAYERS_DEPTH_MAX + 1)
 /* The directories that a layer has. */
 #define LAYERS_KEPT (WIRE_WRITABLE_HOME | WIRE_WRITABLE_VAR_TMP | WIRE_WRITABLE_WORKSPACE)
-/* What the kernel makes of one working directory: itself, work, incompat, volatile, dirty, and
- * attributes, which count as a part of one in a tmpfs. */
-#define LAYERS_WORK_INODES 6u
+/* What the kernel makes of one working directory: itself, work, incompat, volatile, dirty. */
+#define LAYERS_WORK_INODES 5u
 
 enum layers_op {
     LAYERS_OP_PROBE_SNAPSHOTS = 1,
@@ -70,11 +69,11 @@ struct layers_request {
     uint64_t disk_bytes, inodes;       /* limits of the jail */
     uint64_t other_bytes, other_files; /* what layers of other file systems count against them */
     uint32_t live, live_next;
-    uint32_t layer;    /* number of the new layer */
-    uint32_t merge;    /* number of another new layer that `stack` is merged into first; 0 = no */
-    uint32_t copied;   /* number of the last copy of the live directory; 0 = none */
-    uint32_t overhead; /* inodes that are ours, once this is done */
-    uint32_t in_file;  /* fs[0] is a file system in a file */
+    uint32_t layer;      /* number of the new layer */
+    uint32_t merge;      /* number of another new layer that `stack` is merged into first; 0 = no */
+    uint32_t copied;     /* number of the last copy of the live directory; 0 = none */
+    uint32_t own_layers; /* on fs[0], before this */
+    uint32_t in_file;    /* fs[0] is a file system in a file */
     uint32_t depth;
     struct layers_request_layer stack[LAYERS_DEPTH_MAX]; /* newest first */
     uint32_t fds;      /* descriptors that follow: enum layers_fd, then one of each fs */

@@ -29,7 +29,7 @@ struct layers_work {
     int fd[LAYERS_FDS_MAX]; /* what came with the request */
     int own_root;           /* a new root of the own file system, for the shard; -1 = none */
     int proc_self;
-    int proc;       /* the host's /proc */
+    int proc, sys;  /* the host's /proc and /sys */
     int scratch_ns; /* mount namespace of this worker … */
     int scratch;    /* … and the directory in it where everything is attached */
     int own;        /* root of the own file system, below scratch */
@@ -50,8 +50,9 @@ int layers_view_back(const struct layers_work *w, struct err *err);
  * scratch/`name`: over them live directory `live`, or read-only when that is 0. */
 int layers_view_overlay(const struct layers_work *w, const char *name, uint32_t top, uint32_t live,
                         struct err *err);
-/* Size of the own tmpfs: what the limits leave. */
-int layers_view_resize(const struct layers_work *w, struct err *err);
+/* Size of the own file system: what the limits leave. `spare`: inodes beside, for what is about to
+ * be made. */
+int layers_view_resize(const struct layers_work *w, uint32_t spare, struct err *err);
 /* No way back: the scratch directory becomes the root, and the powers that mount things go. */
 int layers_view_confine(const struct layers_work *w, struct err *err);
 /* The ids of the jail's root, outside, for the system calls that look at them; no powers but those
@@ -66,6 +67,8 @@ int layers_view_dir(const struct layers_work *w, const char *kind, uint32_t numb
 
 /* Makes a file system of this size in a file that has no name, and mounts it. -> detached mount */
 int layers_disk_make(const struct layers_work *w, struct err *err);
+/* Takes what layers of other file systems hold from what the own one may give. */
+int layers_disk_limit(const struct layers_work *w, struct err *err);
 
 /* ---- layers_switch.c: changing what a jail writes to ---- */
 

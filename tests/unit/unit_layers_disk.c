@@ -120,6 +120,54 @@ static void test_snapshots_of_a_disk_file(void **state) {
     layers_drop(t->layers, "d4");
 }
 
+static int room_is(const char *arg) {
+    struct statvfs fs;
+    long want = strtol(arg, NULL, 10);
+    CHECK(statvfs("/workspace", &fs) == 0, "statvfs");
+    long have = (long)(fs.f_bavail * fs.f_frsize / JAIL_MIB);
+    CHECK(have == want || have == want - 1, "%ld MiB", have);
+    return 0;
+}
+
+static void test_a_limit_holds_across_forks_of_a_disk_file(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail a, b;
+    uint64_t bytes, inodes;
+    bool full;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &a, 64 * JAIL_MIB, 2000);
+    test_works(test_prepare(t, &a, WIRE_DISK_FILE, ""), t);
+    test_works(test_snapshot(t, &a, "l0", true), t);
+    test_in(&a, room_is, "64");
+    test_in(&a, make_big, "/workspace/big");
+    test_in(&a, room_is, "56");
+    test_works(test_snapshot(t, &a, "l1", true), t);
+    test_jail_open(t, &b, 64 * JAIL_MIB, 2000);
+    test_works(test_prepare(t, &b, WIRE_DISK_FILE, "l1"), t);
+    test_in(&b, room_is, "56");
+    test_in(&b, make_big, "/workspace/more");
+    test_in(&b, room_is, "48");
+    test_works(test_snapshot(t, &b, "l2", true), t);
+    assert_int_equal(layers_use(b.v, &bytes, &inodes, &full), 0);
+    assert_in_range(bytes, 16 * JAIL_MIB, 16 * JAIL_MIB + 262144);
+    test_works(test_restore(t, &a, "l2"), t); /* of which the first has the half */
+    test_in(&a, room_is, "48");
+    test_in(&a, fill_disk, "/workspace/full");
+    test_works(test_restore(t, &a, "l0"), t);
+    test_settle(t);
+    test_in(&a, room_is, "56");
+    test_jail_close(&b);
+    test_jail_open(t, &b, 12 * JAIL_MIB, 2000);
+    assert_int_equal(test_prepare(t, &b, WIRE_DISK_FILE, "l2"), ENOSPC);
+    test_jail_close(&b);
+    test_jail_close(&a);
+    layers_drop(t->layers, "l0");
+    layers_drop(t->layers, "l1");
+    layers_drop(t->layers, "l2");
+}
+
 /* Loop devices whose file was in the directory of this test. */
 static int loops_of(const struct test_layers *t) {
     struct stat dir;
@@ -192,6 +240,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_disk_file_holds_what_was_promised),
         cmocka_unit_test(test_snapshots_of_a_disk_file),
+        cmocka_unit_test(test_a_limit_holds_across_forks_of_a_disk_file),
         cmocka_unit_test(test_nothing_of_a_disk_file_is_left),
         cmocka_unit_test(test_nothing_is_left_after_a_kill),
     };
