@@ -90,6 +90,10 @@ static int fileop_call(struct fileop_op *o, size_t argc) {
         const struct fileop_call *c = &fileop_calls[i];
         if (argc > 0 && strcmp(o->argv[0], c->name) == 0) {
             if (argc == c->args + 1) {
+                if (c->run != fileop_upper) {
+                    fileop_op_close(o->upper); /* holds no file system longer than it must */
+                    o->upper = -1;
+                }
                 return c->run(o);
             }
             break;

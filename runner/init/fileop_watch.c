@@ -31,7 +31,8 @@ struct fileop_watched {
 struct fileop_watching {
     struct fileop_op *o;
     int inotify;
-    int root;
+    dev_t dev; /* of the directory; no descriptor of it is held, so that another file system */
+    ino_t ino; /* may take its place */
     bool recursive;
     bool lost;                   /* an OVERFLOW is due */
     struct fileop_watched *list; /* ordered by wd, which only grows */
@@ -197,10 +198,24 @@ static int fileop_watch_tree(struct fileop_watching *w, int fd, bool tell, int *
     return rc;
 }
 
+/* Opens what is watched; ESTALE when its path leads to something else by now. */
+static int fileop_watch_root(const struct fileop_watching *w) {
+    struct stat st;
+    int fd = fileop_path_open(w->o->argv[1], O_PATH);
+    if (fd >= 0 && (fstat(fd, &st) != 0 || st.st_dev != w->dev || st.st_ino != w->ino)) {
+        fileop_op_close(fd);
+        errno = ESTALE;
+        return -1;
+    }
+    return fd;
+}
+
 /* A directory came: made, or moved here. */
 static int fileop_watch_enter(struct fileop_watching *w) {
     int code = 0;
-    int fd = fileop_path_below(w->root, w->path, O_RDONLY | O_DIRECTORY);
+    int root = fileop_watch_root(w);
+    int fd = root < 0 ? -1 : fileop_path_below(root, w->path, O_RDONLY | O_DIRECTORY);
+    fileop_op_close(root);
     if (fd < 0) {
         return 0; /* and went, or may not be looked into */
     }
@@ -301,21 +316,49 @@ static int fileop_watch_write(struct fileop_watching *w) {
     return 0;
 }
 
-/* Is what the path leads to still what is watched? It may have been removed or moved, or another
- * file system lies over it; inotify tells nothing of that to whoever holds it open. */
-static int fileop_watch_same(struct fileop_watching *w) {
-    struct stat now;
+/* Watches what the path leads to now, and nothing else. */
+static int fileop_watch_arm(struct fileop_watching *w, int fd, const struct stat *st) {
+    int code = 0;
+    while (w->count > 0) {
+        fileop_watch_forget(w, &w->list[w->count - 1]);
+    }
+    if (w->inotify >= 0) {
+        (void)close(w->inotify);
+    }
+    w->dev = st->st_dev;
+    w->ino = st->st_ino;
+    w->path[0] = '\0';
+    w->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+    if (w->inotify < 0 || fileop_watch_add(w, fd, "") != 0) {
+        return -1;
+    }
+    if (!w->recursive || !S_ISDIR(st->st_mode)) {
+        return 0;
+    }
+    int dir = openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = dir < 0 ? -1 : fileop_watch_tree(w, dir, false, &code);
+    fileop_op_close(dir);
+    if (rc == 0 && code != 0) {
+        errno = code;
+        rc = -1;
+    }
+    return rc;
+}
+
+/* Does the path still lead to what is watched? It may have been removed or moved, or another file
+ * system lies there, as after a snapshot: inotify tells nothing of that. */
+static int fileop_watch_check(struct fileop_watching *w) {
     struct stat st;
     int fd = fileop_path_open(w->o->argv[1], O_PATH);
     if (fd < 0) {
         return -1;
     }
-    int rc = fstat(fd, &now) != 0 || fstat(w->root, &st) != 0 ? -1 : 0;
-    fileop_op_close(fd);
-    if (rc == 0 && (now.st_dev != st.st_dev || now.st_ino != st.st_ino)) {
-        errno = ESTALE;
-        rc = -1;
+    int rc = fstat(fd, &st);
+    if (rc == 0 && (st.st_dev != w->dev || st.st_ino != w->ino)) {
+        rc = fileop_watch_arm(w, fd, &st);
+        w->lost = true;
     }
+    fileop_op_close(fd);
     return rc;
 }
 
@@ -351,7 +394,7 @@ static int fileop_watch_loop(struct fileop_watching *w) {
             return -1;
         }
         if (clock_mono_ns() - checked >= FILEOP_WATCH_CHECK_MS * 1000000ull) {
-            if (fileop_watch_same(w) != 0) {
+            if (fileop_watch_check(w) != 0) {
                 return -1;
             }
             checked = clock_mono_ns();
@@ -361,21 +404,16 @@ static int fileop_watch_loop(struct fileop_watching *w) {
 
 static int fileop_watch_start(struct fileop_watching *w) {
     struct stat st;
-    int code = 0;
-    w->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
-    if (w->inotify < 0 || fstat(w->root, &st) != 0 || fileop_watch_add(w, w->root, "") != 0) {
+    int fd = fileop_path_open(w->o->argv[1], O_PATH);
+    if (fd < 0) {
         return -1;
     }
-    if (w->recursive && S_ISDIR(st.st_mode)) {
-        int dir = openat(w->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        int rc = dir < 0 ? -1 : fileop_watch_tree(w, dir, false, &code);
-        fileop_op_close(dir);
-        if (rc != 0 || code != 0) {
-            errno = code != 0 ? code : errno;
-            return -1;
-        }
+    int rc = fstat(fd, &st) != 0 ? -1 : fileop_watch_arm(w, fd, &st);
+    if (rc == 0) {
+        rc = fileop_op_entry(w->o, fd, "", &st, "", 0);
     }
-    if (fileop_op_entry(w->o, w->root, "", &st, "", 0) != 0 || fileop_io_flush(&w->o->io) != 0) {
+    fileop_op_close(fd);
+    if (rc != 0 || fileop_io_flush(&w->o->io) != 0) {
         return -1;
     }
     int flags = fcntl(w->o->io.out, F_GETFL);
@@ -390,12 +428,11 @@ int fileop_watch(struct fileop_op *o) {
         return -1;
     }
     w->o = o;
-    w->root = fileop_path_open(o->argv[1], O_PATH);
-    int rc = w->root < 0 ? -1 : fileop_watch_start(w);
+    w->inotify = -1;
+    int rc = fileop_watch_start(w);
     if (rc == 0) {
         rc = fileop_watch_loop(w);
     }
-    fileop_op_close(w->root);
     free(w); /* its tables go with the process, as its watches do */
     return rc;
 }
