@@ -179,6 +179,7 @@ int blobs_make_room(struct blobs *b, struct blobs_user *u, uint64_t more, struct
 
 void blobs_expire(struct blobs *b) {
     uint64_t now = clock_real_ms();
+    b->expired_ms = now;
     for (struct blobs_user *u = b->users; u != NULL; u = u->next) {
         struct blobs_link *before;
         for (struct blobs_link *l = u->oldest; l != NULL; l = before) {

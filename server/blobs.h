@@ -37,8 +37,6 @@ struct blobs_options {
 /* In the directory `server_dir` (borrowed), which is STATE/server: removes leftovers. */
 struct blobs *blobs_open(int server_dir, const struct blobs_options *options, struct err *err);
 void blobs_close(struct blobs *b); /* NULL allowed */
-/* Forgets what is too old; to be called from time to time. */
-void blobs_expire(struct blobs *b);
 
 /* Does this user have it? */
 bool blobs_has(struct blobs *b, const char *user, const unsigned char *sha256, uint64_t *size);

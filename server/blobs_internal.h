@@ -39,7 +39,7 @@ struct blobs {
     struct blobs_user *users;
     struct blobs_link **table;
     size_t buckets, links;
-    size_t puts; /* open ones */
+    uint64_t expired_ms; /* when blobs_expire() was last called */
 };
 
 uint64_t blobs_charge(uint64_t size);
@@ -57,6 +57,9 @@ int blobs_make_room(struct blobs *b, struct blobs_user *u, uint64_t more, struct
 void blobs_evict(struct blobs *b, struct blobs_link *l);
 /* Makes the directories that a name is in. */
 int blobs_parents(struct blobs *b, const char *name, struct err *err);
+
+/* Forgets what is too old. */
+void blobs_expire(struct blobs *b);
 
 /* blobs_start.c */
 int blobs_start(struct blobs *b, struct err *err);

@@ -11,6 +11,9 @@
 #include "clock.h"
 #include "fd.h"
 
+/* How often what is too old is looked for. */
+#define BLOBS_EXPIRE_MS ((uint64_t)10 * 60 * 1000)
+
 struct blobs_put {
     struct blobs *blobs;
     struct blobs_user *user;
@@ -40,11 +43,12 @@ struct blobs_put *blobs_put_start(struct blobs *b, const char *user, uint64_t le
         free(p);
         return NULL;
     }
+    if (clock_real_ms() > b->expired_ms + BLOBS_EXPIRE_MS)
+        blobs_expire(b);
     p->blobs = b;
     p->user = u;
     p->fd = -1;
     p->length = length;
-    b->puts++;
     if (length != UINT64_MAX && length > b->options.user_bytes) {
         err_set(err, ERR_LIMIT, EFBIG,
                 "a blob of %" PRIu64 " bytes is larger than your quota of %" PRIu64
@@ -128,6 +132,5 @@ void blobs_put_abort(struct blobs_put *p) {
     if (p->fd >= 0)
         unlinkat(p->blobs->tmp, p->name, 0);
     fd_close(&p->fd);
-    p->blobs->puts--;
     free(p);
 }

@@ -110,6 +110,32 @@ static void sync_plan_row_kept(struct sync_row *row, const struct sync_node *n, 
     sync_plan_now(row, n, n->sha256, fresh);
 }
 
+static bool sync_plan_row_stays(const struct sync_node *n) {
+    const struct sync_row *row = n->row;
+    const struct sync_seen *seen = n->seen;
+    if (row == NULL || seen == NULL || row->kind != seen->kind)
+        return false;
+    switch (row->kind) {
+    case FILEOP_FILE:
+        return row->mode == seen->mode && row->has_sha256 && n->sha256 == row->now_sha256 &&
+               memcmp(row->sha256, row->now_sha256, SYNC_SHA256_SIZE) == 0;
+    case FILEOP_DIRECTORY:
+        return row->mode == seen->mode && row->stamp.inode == seen->inode;
+    case FILEOP_SYMLINK:
+        return row->target_len == seen->target_len &&
+               memcmp(row->target, seen->target, row->target_len) == 0;
+    default:
+        return true;
+    }
+}
+
+bool sync_plan_is_known(const struct sync_plan *p) {
+    for (size_t i = 0; i < p->count; i++)
+        if (!sync_plan_row_stays(&p->nodes[i]))
+            return false;
+    return sync_plan_is_idle(p);
+}
+
 int sync_plan_applied(const struct sync_plan *p, int64_t fresh, struct sync_index *out,
                       struct err *err) {
     for (size_t i = 0; i < p->count; i++) {

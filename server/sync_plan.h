@@ -82,6 +82,8 @@ struct sync_need {
 int sync_plan_needs(const struct sync_plan *p, struct sync_need **needs, size_t *count,
                     struct api_error *error);
 
+/* Would the index afterwards, when this is applied, be the one of before? */
+bool sync_plan_is_known(const struct sync_plan *p);
 /* The index afterwards, into an empty one. `fresh`: sync_index_fresh(). Applied: what is there now
  * is what later changes are told against. Else: only contents were learned. */
 int sync_plan_applied(const struct sync_plan *p, int64_t fresh, struct sync_index *out,

@@ -36,7 +36,8 @@ static void sync_encode(struct sync_op *op) {
 
 static void sync_save(struct sync_op *op) {
     struct sync_index next;
-    if (op->applied || op->plan.learned) {
+    bool known = op->applied && op->index.applied && sync_plan_is_known(&op->plan);
+    if ((op->applied && !known) || op->plan.learned) {
         sync_index_init(&next);
         next.applied = op->index.applied;
         next.epoch = op->epoch;

@@ -140,10 +140,14 @@ static void test_unchanged_tree_is_not_looked_at(void **state) {
     static const char want[] = "d 755 a\nf 644 a/x abc\nf 644 b de";
     scene_sync(s, "", want, true);
     scene_applied(s, ALL, 10);
+    scene_sync(s, "d 755 a\nf 644 a/x abc 10\nf 644 b de 11", want, true);
+    assert_false(sync_plan_is_known(&s->plan)); /* the directory's number was not told */
+    scene_applied(s, ALL, 0);
     assert_int_equal(scene_sync(s, "d 755 a\nf 644 a/x abc 10\nf 644 b de 11", want, true), 0);
     scene_counts(s, 0, 0, 0, 3);
     assert_true(sync_plan_is_idle(&s->plan));
     assert_false(s->plan.learned);
+    assert_true(sync_plan_is_known(&s->plan));
 }
 
 static void test_changed_stamp_is_looked_at_once(void **state) {
@@ -153,6 +157,7 @@ static void test_changed_stamp_is_looked_at_once(void **state) {
     scene_applied(s, ALL, 10);
     assert_int_equal(scene_sync(s, "f 644 b de 99", want, true), 1);
     scene_counts(s, 0, 0, 0, 1);
+    assert_false(sync_plan_is_known(&s->plan));
     scene_applied(s, ALL, 0);
     assert_int_equal(scene_sync(s, "f 644 b de 99", want, true), 0);
 }
