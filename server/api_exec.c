@@ -1,6 +1,5 @@
 #include "api_exec.h"
 
-#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -173,10 +172,10 @@ static void api_exec_accepted(struct http_req *req, const struct exec *x) {
 
 /* The execution that the client named is there already: is it the same request? */
 static int api_exec_again(const struct exec *x, const uint8_t *hash, struct api_error *error) {
-    if (sodium_memcmp(x->hash, hash, sizeof(x->hash)) == 0)
+    if (memcmp(x->hash, hash, sizeof(x->hash)) == 0)
         return 0;
     return api_error_set(error, 409, "id_taken", "/id",
-                         "There is an execution with this id that was asked for by another body.");
+                         "There is an execution with this id, and it is another command.");
 }
 
 static void api_exec_reply(struct server *s, struct http_req *req, struct exec *x,
@@ -215,7 +214,7 @@ static void api_exec_decode(struct work_job *job) {
     const char *body = j->body != NULL ? j->body : "";
     j->rc = exec_request_decode(body, j->len, &j->request, &j->error);
     if (j->rc == 0 && j->request.id != NULL)
-        crypto_generichash(j->hash, sizeof(j->hash), (const unsigned char *)body, j->len, NULL, 0);
+        exec_request_hash(&j->request, j->hash);
 }
 
 static void api_exec_decode_done(struct work_job *job) {

@@ -26,7 +26,7 @@
 #include "wire.h"
 
 #define EXEC_ID_SIZE (EXEC_REQUEST_ID_MAX + 1)
-#define EXEC_HASH_SIZE 32u
+#define EXEC_HASH_SIZE EXEC_REQUEST_HASH_SIZE
 #define EXEC_COMMAND_SIZE 201u
 #define EXEC_NAME_SIZE (4 * REQUEST_STEP_NAME_MAX + 1)
 
@@ -94,7 +94,7 @@ struct exec {
     struct execs *set;        /* borrowed */
     struct exec *newer, *older;
     char id[EXEC_ID_SIZE];
-    uint8_t hash[EXEC_HASH_SIZE]; /* of the body that made it, when the client chose the id */
+    uint8_t hash[EXEC_HASH_SIZE]; /* of what was asked for, when the client chose the id */
     uint32_t number;
     uint32_t flags; /* mask of enum exec_flag */
     uint32_t end_on;

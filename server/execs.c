@@ -337,10 +337,9 @@ static void execs_adopted(void *part, const struct wire_kept_exec *kept, int fds
     }
 }
 
-/* Its directory goes: what is open can still be read, and nothing is opened by name any more. */
+/* What is open can still be read, and nothing is opened by name any more. */
 static void execs_leave(struct execs *set) {
     for (struct exec *x = set->newest; x != NULL; x = x->older) {
-        exec_abort(x, CAUSE_INTERRUPTED); /* those that no adoption has found */
         x->out[SPOOL_STDOUT].spool.dir = -1;
         x->out[SPOOL_STDERR].spool.dir = -1;
         x->events.file.dir = -1;
@@ -353,10 +352,13 @@ static void execs_leave(struct execs *set) {
 
 static void execs_gone(void *part) {
     struct execs *set = part;
+    for (struct exec *x = set->newest; x != NULL; x = x->older)
+        exec_abort(x, CAUSE_INTERRUPTED); /* those that no adoption has found */
     execs_leave(set);
     execs_let_go(set);
 }
 
+/* Without having been gone: the server stops, and what runs goes on. */
 static void execs_free(void *part) {
     struct execs *set = part;
     execs_leave(set);

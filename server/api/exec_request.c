@@ -1,5 +1,6 @@
 #include "exec_request.h"
 
+#include <sodium.h>
 #include <string.h>
 
 #include "request_internal.h"
@@ -188,6 +189,57 @@ void exec_request_done(struct exec_request *r) {
         return;
     request_done(&r->run);
     memset(r, 0, sizeof(*r));
+}
+
+/* The hash. Every part goes in with its length, so that no two requests look alike. */
+
+static void exec_request_mix(crypto_generichash_state *h, const void *data, size_t len) {
+    uint64_t size = len;
+    crypto_generichash_update(h, (const unsigned char *)&size, sizeof(size));
+    if (len > 0)
+        crypto_generichash_update(h, data, len);
+}
+
+static void exec_request_mix_number(crypto_generichash_state *h, uint64_t number) {
+    crypto_generichash_update(h, (const unsigned char *)&number, sizeof(number));
+}
+
+static void exec_request_mix_texts(crypto_generichash_state *h, const char *const *items,
+                                   size_t count) {
+    exec_request_mix_number(h, count);
+    for (size_t i = 0; i < count; i++)
+        exec_request_mix(h, items[i], strlen(items[i]));
+}
+
+static void exec_request_mix_limits(crypto_generichash_state *h, const struct request_limits *l) {
+    for (int id = 0; id < LIMIT_COUNT; id++)
+        exec_request_mix_number(h, l->set[id] ? l->values.v[id] : UINT64_MAX);
+}
+
+void exec_request_hash(const struct exec_request *r, uint8_t out[EXEC_REQUEST_HASH_SIZE]) {
+    const struct request_step *s = &r->run.steps[0];
+    const char *cwd = request_cwd(&r->run, 0);
+    crypto_generichash_state h;
+    crypto_generichash_init(&h, NULL, 0, EXEC_REQUEST_HASH_SIZE);
+    exec_request_mix_number(&h, (s->shell ? 1u : 0u) | (s->merge_stderr ? 2u : 0u) |
+                                    (r->stdin_open ? 4u : 0u) | (r->run.end_on_set ? 8u : 0u) |
+                                    (s->input.data != NULL ? 16u : 0u));
+    exec_request_mix_number(&h, r->run.end_on);
+    exec_request_mix_number(&h, (uint64_t)r->rows << 16 | r->cols);
+    exec_request_mix(&h, s->name, strlen(s->name));
+    exec_request_mix(&h, cwd, strlen(cwd));
+    exec_request_mix_texts(&h, s->argv, s->argc);
+    exec_request_mix_texts(&h, s->env.items, s->env.count);
+    exec_request_mix(&h, s->input.data, s->input.len);
+    exec_request_mix_limits(&h, &s->limits);
+    exec_request_mix_number(&h, r->run.file_count);
+    for (size_t i = 0; i < r->run.file_count; i++) {
+        const struct request_file *f = &r->run.files[i];
+        exec_request_mix(&h, f->path, strlen(f->path));
+        exec_request_mix(&h, f->data, f->size);
+        exec_request_mix_number(&h, f->mode);
+    }
+    crypto_generichash_final(&h, out, EXEC_REQUEST_HASH_SIZE);
 }
 
 /* What the small bodies of an execution's own routes say. */

@@ -29,6 +29,11 @@ int exec_request_decode(const char *json, size_t len, struct exec_request *out,
 /* Accepts NULL and a zeroed struct. */
 void exec_request_done(struct exec_request *r);
 
+/* Names what is to be done: two requests have the same hash when they ask for the same command with
+ * the same input and limits, however they want to be answered. */
+#define EXEC_REQUEST_HASH_SIZE 32u
+void exec_request_hash(const struct exec_request *r, uint8_t out[EXEC_REQUEST_HASH_SIZE]);
+
 /* {"rows": 24, "cols": 80}; {"signal": 15} or {"signal": "SIGTERM"}. 0, or -1 with *error. */
 int exec_request_resize(const char *json, size_t len, uint16_t *rows, uint16_t *cols,
                         struct api_error *error);
