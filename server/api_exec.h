@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api.h"
-#include "exec.h"
+#include "execution.h"
 
 /* The execution of args[0] (sandbox) and args[1] if it is the caller's; else answers 404 or 410 and
  * returns NULL. */

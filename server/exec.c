@@ -1,4 +1,4 @@
-#include "exec.h"
+#include "execution.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include "answer.h"
 #include "capture.h"
 #include "clock.h"
-#include "exec.h"
+#include "execution.h"
 #include "json_out.h"
 
 /* What is kept of a spool, as the capture that the answers of runs are made of. */

@@ -5,7 +5,7 @@
 #include <sys/uio.h>
 
 #include "answer.h"
-#include "exec.h"
+#include "execution.h"
 #include "json_out.h"
 #include "text.h"
 

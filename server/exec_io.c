@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "exec.h"
 #include "execs.h"
+#include "execution.h"
 #include "fd.h"
 #include "text.h"
 

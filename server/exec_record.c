@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "clock.h"
-#include "exec.h"
 #include "execs.h"
+#include "execution.h"
 #include "str.h"
 
 /* The records of the journal, in host byte order: only this machine reads them. */

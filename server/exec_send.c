@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "env.h"
-#include "exec.h"
 #include "execs.h"
+#include "execution.h"
 #include "fd.h"
 #include "packet.h"
 #include "spec.h"

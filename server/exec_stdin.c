@@ -2,8 +2,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-#include "exec.h"
 #include "execs.h"
+#include "execution.h"
 #include "fd.h"
 
 /* What ends the input of a terminal: its end-of-file character, as a user would type it. */

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #include "err.h"
-#include "exec.h"
+#include "execution.h"
 #include "log.h"
 #include "loop.h"
 #include "metrics.h"

@@ -3,8 +3,8 @@
  *   OPENING ──OPENED──> READY <──freeze/thaw──> PAUSED
  *      └── cannot be made      └── deleted, expired, runner lost ──> GONE
  *
- * What happens in it are tasks: executions of commands (exec.h) and file operations (fileop_run.h).
- * Each is one EXEC of the jail with a number of its own.
+ * What happens in it are tasks: executions of commands (execution.h) and file operations
+ * (fileop_run.h). Each is one EXEC of the jail with a number of its own.
  *
  * Times: a sandbox ends at the earlier of two moments, `expires_at` = created + ttl_ms (moved by
  * POST …/ttl to now + ttl_ms), and the moment when nothing has happened in it for idle_ms.
