@@ -13,6 +13,8 @@
 
 #define EXEC_STREAM_LINE_MAX ((size_t)1024 * 1024)
 #define EXEC_STREAM_CANCEL_MS 5000
+#define EXEC_STREAM_CANCEL_TRIES 4
+#define EXEC_STREAM_CANCEL_PAUSE_MS 50
 #define EXEC_STREAM_SETTLED_MS 1000 /* a connection that held for so long was one */
 
 /* While waiting. */
@@ -32,24 +34,36 @@ static size_t exec_stream_want(void *arg, struct pollfd fds[REST_WAIT_MAX]) {
     return n;
 }
 
-/* Tells the server to end it. A second signal ends us at once. */
-static void exec_stream_cancel(struct exec_stream *s) {
+/* -> HTTP status, 0 when no answer came. */
+static int exec_stream_delete(struct exec_stream *s, struct rest *rest, struct err *err) {
     char path[256];
     struct rest_call call = {.method = "DELETE", .path = path, .timeout_ms = EXEC_STREAM_CANCEL_MS};
-    struct rest *other;
+
+    snprintf(path, sizeof(path), "/v1/sandboxes/%s/exec/%s", s->sandbox, s->id);
+    if (rest_perform(rest, &call, err) < 0)
+        return 0;
+    if (call.status >= 400)
+        rest_refusal(&call, err);
+    return call.status;
+}
+
+/* Tells the server to end it: on a connection of its own. A second signal ends us at once. */
+static void exec_stream_cancel(struct exec_stream *s) {
     struct err err = {0};
+    struct rest *other = rest_new(s->target, NULL, &err);
+    int status = 0;
 
     intr_rude(s->intr);
     s->outq[0].wake = s->outq[1].wake = -1;
-    snprintf(path, sizeof(path), "/v1/sandboxes/%s/exec/%s", s->sandbox, s->id);
-    other = rest_new(s->target, NULL, &err);
-    /* What is not known there never began. */
-    if (other == NULL || rest_perform(other, &call, &err) < 0 ||
-        (call.status >= 400 && call.status != 404)) {
-        if (err.kind == ERR_NONE)
-            rest_refusal(&call, &err);
-        say_line("the execution %s could not be cancelled and may go on: %s", s->id, err.text);
+    for (int i = 0; other != NULL && i < EXEC_STREAM_CANCEL_TRIES; i++) {
+        status = exec_stream_delete(s, other, &err);
+        /* The request may be on its way still: what is not known now may be in a moment. */
+        if (status != 404 || s->accepted)
+            break;
+        (void)poll(NULL, 0, EXEC_STREAM_CANCEL_PAUSE_MS);
     }
+    if (status == 0 || (status >= 400 && status != 404))
+        say_line("the execution %s could not be cancelled and may go on: %s", s->id, err.text);
     rest_free(other);
 }
 

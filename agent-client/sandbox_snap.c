@@ -66,12 +66,11 @@ static int sandbox_snap_run_take(int argc, char **argv) {
     const struct simple_cmd cmd = {
         .name = "sandbox snapshot",
         .usage = "pinfold sandbox snapshot ID [--name NAME] [--json]",
-        .about =
-            "Keeps the files of a sandbox as they are now (all but /tmp and /dev/shm)\n"
-            "and prints the id of the snapshot. What runs stands still meanwhile.\n\n"
-            "Example:\n"
-            "  snap=$(pinfold sandbox snapshot $id --name before)\n"
-            "  pinfold sandbox exec $id -c 'rm -rf *'; pinfold sandbox restore $id $snap",
+        .about = "Keeps the files of a sandbox as they are now (all but /tmp and /dev/shm)\n"
+                 "and prints the id of the snapshot. What runs stands still meanwhile.\n\n"
+                 "Example:\n"
+                 "  snap=$(pinfold sandbox snapshot $id --name before)\n"
+                 "  pinfold sandbox exec $id -c 'rm -rf *'; pinfold sandbox restore $id $snap",
         .table = table,
         .min_operands = 1,
         .max_operands = 1,

@@ -139,6 +139,11 @@ static int shell_start(struct shell_cmd *c) {
 }
 
 static int shell_check(struct shell_cmd *c, struct err *err) {
+    if (c->options.sandbox == NULL || *c->options.sandbox == '\0')
+        return err_set(
+            err, ERR_INVALID, 0,
+            "in which sandbox? Give its id or set PINFOLD_SANDBOX; pinfold sandbox create "
+            "makes one");
     if (sandbox_api_check(c->options.sandbox, "a sandbox", err) < 0)
         return -1;
     if (c->attach != NULL && sandbox_api_check(c->attach, "an execution", err) < 0)
@@ -163,16 +168,17 @@ static int shell_run(int argc, char **argv) {
     };
     const struct simple_cmd cmd = {
         .name = "shell",
-        .usage = "pinfold shell ID [options]",
+        .usage = "pinfold shell [ID] [options]",
         .about = "An interactive shell in a sandbox. It survives a lost connection and a restart "
                  "of the\n"
-                 "server; ~. at the start of a line leaves it running (~~ types one ~).\n\n"
+                 "server; ~. at the start of a line leaves it running (~~ types one ~). Without ID "
+                 "it is\n"
+                 "in the sandbox of PINFOLD_SANDBOX.\n\n"
                  "Examples:\n"
                  "  pinfold shell $id\n"
                  "  pinfold shell $id --attach ex_…\n\n"
                  "Exit status: the shell's own; 0 after ~. ; otherwise as with pinfold exec.",
         .table = table,
-        .min_operands = 1,
         .max_operands = 1,
         .mixed = true,
     };
@@ -183,7 +189,7 @@ static int shell_run(int argc, char **argv) {
     rc = simple_cmd_parse(&cmd, argc, argv, &first);
     if (rc <= 0)
         return rc < 0 ? CLIENT_EXIT_TROUBLE : 0;
-    c.options.sandbox = argv[first];
+    c.options.sandbox = first < argc ? argv[first] : getenv("PINFOLD_SANDBOX");
     c.options.shell = SHELL_LINE;
     c.options.tty = true;
     if (shell_check(&c, &err) < 0) {

@@ -340,6 +340,8 @@ class Sandboxes:
             content = data.read()
         if path.endswith("cut-short"):
             return h.cut_short(content)
+        if path.endswith("slowly"):
+            return h.answer_slowly(content)
         return h.answer(200, content, "application/octet-stream",
                         **{"X-Pinfold-Mode": "0%o" % (os.stat(real).st_mode & 0o7777)})
 

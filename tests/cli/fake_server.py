@@ -156,6 +156,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
         self.hang_up()
 
+    def answer_slowly(self, data):
+        """In forty pieces and two seconds."""
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        piece = max(1, len(data) // 40)
+        for at in range(0, len(data), piece):
+            self.wfile.write(data[at:at + piece])
+            self.wfile.flush()
+            time.sleep(0.05)
+
     def read_body(self):
         if self.headers.get("Transfer-Encoding") != "chunked":
             return self.rfile.read(int(self.headers.get("Content-Length", "0")))

@@ -149,7 +149,7 @@ execution() { "$PINFOLD" sandbox ps "$box" | awk '$2 == "running" {print $1; exi
         ends_with 'inside\$$'
         pid=$(pgrep -o -f "^$PINFOLD shell $box\$")
         kill "-${pair%:*}" "$pid"
-        sees "^code ${pair#*:}\$"
+        sees "code ${pair#*:}\$"
         restored
     done
     is "$("$PINFOLD" sandbox ps "$box" | grep -c running)" 2

@@ -131,7 +131,7 @@ execution() { "$PINFOLD" sandbox ps "$box" | awk 'NR > 1 {id = $1} END {print id
         ends_with 'inside\$$'
         pid=$(pgrep -o -f "^$PINFOLD shell $box\$")
         kill "-${pair%:*}" "$pid"
-        sees "^code ${pair#*:}\$"
+        sees "code ${pair#*:}\$"
         restored
     done
 }
@@ -149,4 +149,19 @@ execution() { "$PINFOLD" sandbox ps "$box" | awk 'NR > 1 {id = $1} END {print id
     apart "$PINFOLD" shell "$box"
     is "$status" 125
     has "$err" "must be a terminal"
+    apart env -u PINFOLD_SANDBOX "$PINFOLD" shell
+    is "$status" 125
+    has "$err" PINFOLD_SANDBOX
+}
+
+@test "a long copy shows how far it is, on a terminal only" {
+    mkdir -p "$FAKE/files"
+    head -c 4194304 /dev/zero >"$FAKE/files/slowly"
+    typed '$p cp $box:/slowly here; echo "code $?"'
+    sees '^[0-9.]+ [MK]iB of 4.0 MiB, [0-9.]+ [MK]iB/s$'
+    sees '^code 0$'
+    [[ $(screen) != *iB/s* ]]
+    cmp here "$FAKE/files/slowly"
+    apart "$PINFOLD" cp "$box:/slowly" there
+    is "$status $out$err" "0 "
 }
