@@ -80,6 +80,12 @@ void http_deadline(struct http_conn *c, uint64_t ms) {
         loop_timer_at(c->http->loop, &c->deadline, c->due_ns, http_late, c, NULL);
 }
 
+/* For the next piece of a body. When the client has closed its sending side, all that there is has
+ * come or is about to; the library may have overlooked the end of it. */
+void http_body_deadline(struct http_conn *c) {
+    http_deadline(c, c->half_closed ? HTTP_FINISH_MS : c->http->options.body_ms);
+}
+
 /* Sleeping and hang-ups. libmicrohttpd does not look at connections that sleep, and overlooks the
  * end of file that comes together with the last bytes; so we watch, too. */
 
@@ -133,7 +139,7 @@ void http_wake(struct http_req *req) {
     req->asleep = false;
     if (req->phase == HTTP_BODY) {
         req->begun_ns += clock_mono_ns() - req->asleep_ns;
-        http_deadline(req->conn, req->http->options.body_ms);
+        http_body_deadline(req->conn);
     }
     MHD_resume_connection(req->mhd);
     http_run_soon(req->http);
@@ -263,7 +269,7 @@ static enum MHD_Result http_refuse(struct http_req *req, const struct api_error 
     if (!close && !expects && req->length <= HTTP_SWALLOW_MAX) {
         req->refused = *error;
         req->phase = HTTP_SWALLOW;
-        http_deadline(req->conn, req->http->options.body_ms);
+        http_body_deadline(req->conn);
         return MHD_YES;
     }
     http_add_header(req, MHD_HTTP_HEADER_CONNECTION, "close");
@@ -286,7 +292,7 @@ static enum MHD_Result http_begin(struct http_req *req) {
         return http_refuse(req, &error, false);
     }
     req->phase = HTTP_BODY;
-    http_deadline(req->conn, h->options.body_ms);
+    http_body_deadline(req->conn);
     if (!req->early)
         return MHD_YES;
     h->app.handle(h->app.arg, req);
@@ -302,7 +308,9 @@ static enum MHD_Result http_begin(struct http_req *req) {
 static void http_progress(struct http_req *req) {
     uint64_t due =
         req->begun_ns + (req->http->options.body_ms + req->body_seen / 64) * CLOCK_NS_PER_MS;
-    if (req->conn->due_ns < due)
+    if (req->conn->half_closed)
+        http_body_deadline(req->conn);
+    else if (req->conn->due_ns < due)
         req->conn->due_ns = due;
 }
 

@@ -176,7 +176,7 @@ void http_body_refuse(struct http_req *req, const struct api_error *error) {
     req->upload = NULL;
     req->gone = NULL;
     req->body_seen = 0;
-    http_deadline(req->conn, req->http->options.body_ms);
+    http_body_deadline(req->conn);
     http_wake(req);
 }
 

@@ -40,6 +40,7 @@ struct http {
 /* http.c */
 void http_run_soon(struct http *h);
 void http_deadline(struct http_conn *c, uint64_t ms);
+void http_body_deadline(struct http_conn *c);
 void http_sleep(struct http_req *req);
 
 /* http_body.c: framing and body. */

@@ -113,11 +113,20 @@ void http_reply_direct(struct http_req *req, const struct api_error *error) {
 
 /* Streams. */
 
+/* Breaks an answer off. When it is told of an error here, libmicrohttpd 0.9.75 closes a connection
+ * and then forgets it until an older one times out; a failure of sending it notices at once. So the
+ * socket is closed for sending, and the library has something to send that goes nowhere. */
+static ssize_t http_reply_break(struct http_req *req, char *data) {
+    shutdown(req->conn->fd, SHUT_RDWR);
+    data[0] = '\0';
+    return 1;
+}
+
 static ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size) {
     struct http_req *req = arg;
     (void)pos;
     if (req->dead)
-        return MHD_CONTENT_READER_END_WITH_ERROR;
+        return http_reply_break(req, data);
     ssize_t n = req->stream->read(req->stream_arg, data, size);
     if (n > 0)
         return n;
@@ -125,7 +134,7 @@ static ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size)
         http_sleep(req);
         return 0;
     }
-    return n == -1 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
+    return n == -1 ? MHD_CONTENT_READER_END_OF_STREAM : http_reply_break(req, data);
 }
 
 void http_reply_stream(struct http_req *req, int status, const char *type, uint64_t size,
