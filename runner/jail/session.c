@@ -109,6 +109,7 @@ void session_add(struct session *s, struct session_jail *e) {
     *bucket = e;
     e->next = s->jails;
     s->jails = e;
+    s->jail_count++;
 }
 
 void session_remove(struct session *s, struct session_jail *e) {
@@ -117,6 +118,7 @@ void session_remove(struct session *s, struct session_jail *e) {
         p = &(*p)->hash_next;
     }
     *p = e->hash_next;
+    s->jail_count--;
     session_list_remove(&s->jails, e);
 }
 

@@ -9,6 +9,8 @@
 #include "pool.h"
 #include "str.h"
 
+#define SESSION_JAILS_SPARE 64u /* closed ones whose CLOSED the server has not read */
+
 void session_list_remove(struct session_jail **list, struct session_jail *e) {
     for (struct session_jail **p = list; *p != NULL; p = &(*p)->next) {
         if (*p == e) {
@@ -223,6 +225,9 @@ static bool session_has_key(const struct session *s, const char *key) {
 int session_open(struct session *s, const struct wire_open *q, struct err *err) {
     if (q->head.jail == 0 || session_find(s, q->head.jail) != NULL) {
         return err_set(err, ERR_PROTOCOL, 0, "OPEN of a jail that is open");
+    }
+    if (s->jail_count >= s->cfg->slots + s->cfg->sandboxes + SESSION_JAILS_SPARE) {
+        return err_set(err, ERR_PROTOCOL, 0, "more jails are open than there can be");
     }
     if (q->key[0] != '\0' && session_has_key(s, q->key)) {
         return err_set(err, ERR_PROTOCOL, 0, "OPEN of a sandbox whose name is taken");

@@ -87,6 +87,7 @@ struct session {
     struct loop_defer defer;
     struct session_out out;
     struct session_jail *jails;
+    unsigned jail_count;
     struct session_jail *bucket[SESSION_BUCKETS]; /* the same, by their numbers */
     _Alignas(
         8) char packet[sizeof(struct wire_open) + sizeof(struct wire_exec) + WIRE_SPEC_INLINE_MAX];

@@ -10,6 +10,7 @@
 #include "str.h"
 
 #define SESSION_SETTLE_NS (5 * CLOCK_NS_PER_S) /* for processes to come to a stop */
+#define SESSION_CONTROLS_MAX 64u
 #define SESSION_LOOK_NS (CLOCK_NS_PER_MS / 2)
 
 static void session_control_begin(struct session_jail *e);
@@ -222,15 +223,20 @@ int session_sandbox_ask(struct session *s, uint64_t id, const struct session_con
         return err_set(err, ERR_PROTOCOL, 0,
                        "a request for a sandbox that is not open, or for a run that is busy");
     }
+    struct session_control **at = &e->controls;
+    unsigned waiting = 0;
+    while (*at != NULL) {
+        at = &(*at)->next;
+        waiting++;
+    }
+    if (waiting >= SESSION_CONTROLS_MAX) {
+        return err_set(err, ERR_PROTOCOL, 0, "too many requests to one sandbox");
+    }
     struct session_control *c = calloc(1, sizeof *c);
     if (c == NULL) {
         return err_sys(err, "keeping a request");
     }
     *c = *wish;
-    struct session_control **at = &e->controls;
-    while (*at != NULL) {
-        at = &(*at)->next;
-    }
     *at = c;
     if (!e->controlling) {
         session_control_begin(e);
