@@ -397,7 +397,7 @@ static int serve_run(int argc, char **argv) {
                               .result_bytes = 128 * SERVE_MIB,
                               .connections = 8192,
                               .snapshots = 1000,
-                              .snapshot_bytes = 16 * 1024 * SERVE_MIB,
+                              .snapshot_bytes = 4096 * SERVE_MIB,
                               .blob_bytes = BLOBS_USER_BYTES,
                               .blob_age_ms = BLOBS_AGE_MS};
     const struct opt table[] = {
@@ -414,7 +414,7 @@ static int serve_run(int argc, char **argv) {
         {"snapshots", 0, "N", OPT_U64, &o.snapshots, 0, 65536,
          "snapshots of sandboxes and of steps kept (1000)"},
         {"snapshot-bytes", 0, "SIZE", OPT_BYTES, &o.snapshot_bytes, 0, 0,
-         "what they may hold together (16G)"},
+         "what they may hold together (4G)"},
         {"connections", 0, "N", OPT_U64, &o.connections, 16, 1000000,
          "open connections at most (8192, or what the limit of open files allows)"},
         {"blob-quota", 0, "SIZE", OPT_BYTES, &o.blob_bytes, 0, 0,

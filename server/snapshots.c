@@ -114,9 +114,24 @@ void snapshots_remove(struct snapshots *s, struct snapshot *snap) {
 
 /* New ones. */
 
+static bool snapshots_full(const struct snapshots *s) {
+    return s->count + s->pending >= s->options.count || s->bytes >= s->options.bytes;
+}
+
+/* What runs have kept of their steps is for looking back: the oldest make room for new ones. */
+static void snapshots_make_room(struct snapshots *s) {
+    struct snapshot *newer;
+    for (struct snapshot *x = s->oldest; x != NULL && snapshots_full(s); x = newer) {
+        newer = x->newer;
+        if (x->step)
+            snapshots_remove(s, x);
+    }
+}
+
 int snapshots_begin(struct snapshots *s, char id[SANDBOX_ID_SIZE], struct api_error *error) {
     struct err err;
     err_clear(&err);
+    snapshots_make_room(s);
     if (s->count + s->pending >= s->options.count)
         return api_error_set(error, 429, "quota", NULL,
                              "The server keeps %zu snapshots, which is as many as it may "

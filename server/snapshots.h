@@ -63,8 +63,8 @@ void snapshots_ready(struct snapshots *s, struct link *l);
 void snapshots_down(struct snapshots *s, const struct link *l);
 void snapshots_dead(struct snapshots *s, const char *shard);
 
-/* Names a snapshot and holds a place for it until snapshots_add() or snapshots_give_up(). -1:
- * *error is 429, with the quota that is used up. */
+/* Names a snapshot and holds a place for it until snapshots_add() or snapshots_give_up(); the
+ * oldest steps of runs go when there is none. -1: *error is 429, with the quota that is used up. */
 int snapshots_begin(struct snapshots *s, char id[SANDBOX_ID_SIZE], struct api_error *error);
 void snapshots_give_up(struct snapshots *s);
 /* The runner has made it: `info` (but for what is private) and what DONE said. NULL when memory is

@@ -102,7 +102,7 @@ static void test_bounded_in_number_and_bytes(void **state) {
     struct api_error error = {0};
     char id[SANDBOX_ID_SIZE];
     struct snapshot *first = add(t, 10, false);
-    add(t, 10, true);
+    add(t, 10, false);
     /* One that is being made counts. */
     assert_int_equal(snapshots_begin(&t->all, id, &error), 0);
     refused(t, "--snapshots");
@@ -120,6 +120,23 @@ static void test_bounded_in_number_and_bytes(void **state) {
     assert_string_equal(drop->key, key);
     assert_null(snapshots_find(&t->all, key));
     add(t, 1, false);
+}
+
+static void test_steps_make_room(void **state) {
+    struct side *t = *state;
+    char step[2][SANDBOX_ID_SIZE];
+    add(t, 10, false);
+    memcpy(step[0], add(t, 10, true)->id, SANDBOX_ID_SIZE);
+    memcpy(step[1], add(t, 10, true)->id, SANDBOX_ID_SIZE);
+    add(t, 10, false);
+    const struct wire_key *drop =
+        (const struct wire_key *)(const void *)fake_expect(&t->fake, WIRE_DROP);
+    assert_string_equal(drop->key, step[0]);
+    assert_null(snapshots_find(&t->all, step[0]));
+    assert_non_null(snapshots_find(&t->all, step[1]));
+    add(t, 10, false);
+    fake_expect(&t->fake, WIRE_DROP);
+    refused(t, "--snapshots");
 }
 
 static void greet_with(struct side *t, const char *const *keys, size_t count) {
@@ -192,9 +209,8 @@ static void test_broken_files_are_removed(void **state) {
 int main(void) {
 #define WITH_SHARD(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        WITH_SHARD(test_bounded_in_number_and_bytes),
-        WITH_SHARD(test_survive_the_server),
-        WITH_SHARD(test_go_with_their_runner),
+        WITH_SHARD(test_bounded_in_number_and_bytes), WITH_SHARD(test_steps_make_room),
+        WITH_SHARD(test_survive_the_server),          WITH_SHARD(test_go_with_their_runner),
         WITH_SHARD(test_broken_files_are_removed),
     };
     return cmocka_run_group_tests_name("snapshots", tests, NULL, NULL);
