@@ -1,6 +1,6 @@
-/* Theory of operation. The walk (layers_walk.h) goes through the source; two more directories go
- * along with it, that of the copy and that of the earlier copy. The copy is private: nobody else
- * knows a path to it.
+/* Theory of operation. The walk (layers_walk.h) goes through the source; other directories go along
+ * with it, that of the copy and those that a file may be linked from. The copy is private: nobody
+ * else knows a path to it.
  *
  * A copied file has an attribute that says which inode it is a copy of and when that was changed
  * last. The next copy finds a file of the same name with the same values in the earlier one, and
@@ -33,11 +33,17 @@ struct layers_copy_source {
     int64_t sec, nsec;
 };
 
+/* Where the walk is in another tree. */
+struct layers_copy_beside {
+    int dir;
+    size_t missed; /* levels below the last directory that it has */
+};
+
 struct layers_copy_walk {
     struct layers_copy *copy;
-    int to;        /* where the walk is, in the copy */
-    int before;    /* … and in the earlier one; -1 = there is no such directory */
-    size_t missed; /* levels below the last directory that the earlier one has */
+    int to; /* where the walk is, in the copy */
+    struct layers_copy_beside before[LAYERS_DEPTH_MAX];
+    size_t count;
     int64_t now_ns;
     char *buffer; /* LAYERS_COPY_BUFFER and twice LAYERS_COPY_XATTRS */
 };
@@ -161,11 +167,13 @@ static int layers_copy_again(const struct layers_copy_walk *w, const char *name,
                              const struct stat *st) {
     struct layers_copy_source source;
     struct stat old;
-    if (w->before < 0 || layers_copy_is_mapped(w->copy->mapped, st->st_ino)) {
+    if (!w->copy->live || w->count == 0 || w->before[0].missed > 0 ||
+        layers_copy_is_mapped(w->copy->mapped, st->st_ino)) {
         return 0;
     }
+    int before = w->before[0].dir;
     fd_cleanup int fd =
-        openat(w->before, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+        openat(before, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &old) != 0 || !S_ISREG(old.st_mode) || old.st_size != st->st_size ||
         old.st_mtim.tv_sec != st->st_mtim.tv_sec || old.st_mtim.tv_nsec != st->st_mtim.tv_nsec ||
         old.st_mode != st->st_mode || old.st_uid != st->st_uid || old.st_gid != st->st_gid) {
@@ -176,7 +184,7 @@ static int layers_copy_again(const struct layers_copy_walk *w, const char *name,
         source.nsec != st->st_ctim.tv_nsec) {
         return 0;
     }
-    if (linkat(w->before, name, w->to, name, 0) != 0) {
+    if (linkat(before, name, w->to, name, 0) != 0) {
         return 0;
     }
     w->copy->linked_bytes += (uint64_t)old.st_blocks * 512;
@@ -257,11 +265,36 @@ static int layers_copy_kind(const struct layers_copy_walk *w, int dir, const cha
     }
 }
 
+static bool layers_copy_is_same(const struct stat *a, const struct stat *b) {
+    return a->st_ino == b->st_ino && a->st_mode == b->st_mode && a->st_size == b->st_size &&
+           a->st_uid == b->st_uid && a->st_gid == b->st_gid &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* Layers do not change: the file that the overlay shows can be had from the layer itself. Where a
+ * directory was moved it is not found, and is copied. -> 1 when it is linked now. */
+static int layers_copy_shared(const struct layers_copy_walk *w, const char *name,
+                              const struct stat *st) {
+    for (size_t i = 0; !w->copy->live && i < w->count; i++) {
+        struct stat own;
+        const struct layers_copy_beside *b = &w->before[i];
+        if (b->missed == 0 && fstatat(b->dir, name, &own, AT_SYMLINK_NOFOLLOW) == 0 &&
+            layers_copy_is_same(&own, st) && linkat(b->dir, name, w->to, name, 0) == 0) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 /* The first name of a file is linked into the directory of links, where the others find it. */
 static int layers_copy_entry(void *arg, int dir, const char *name, const struct stat *st,
                              struct err *err) {
     const struct layers_copy_walk *w = arg;
     char key[64];
+    if (layers_copy_shared(w, name, st) == 1) {
+        return 0;
+    }
     if (st->st_nlink < 2 || (S_ISCHR(st->st_mode) && st->st_rdev == 0)) {
         return layers_copy_kind(w, dir, name, st, err);
     }
@@ -292,12 +325,15 @@ static int layers_copy_enter(void *arg, int dir, const char *name, int child, st
     }
     fd_close(&w->to);
     w->to = to;
-    int before = w->before >= 0 && w->missed == 0 ? layers_walk_open(w->before, name) : -1;
-    if (before >= 0) {
-        fd_close(&w->before);
-        w->before = before;
-    } else {
-        w->missed++;
+    for (size_t i = 0; i < w->count; i++) {
+        struct layers_copy_beside *b = &w->before[i];
+        int below = b->missed == 0 ? layers_walk_open(b->dir, name) : -1;
+        if (below < 0) {
+            b->missed++;
+            continue;
+        }
+        fd_close(&b->dir);
+        b->dir = below;
     }
     return 0;
 }
@@ -313,15 +349,18 @@ static int layers_copy_leave(void *arg, int dir, const struct stat *st, struct e
     }
     fd_close(&w->to);
     w->to = up;
-    if (w->missed > 0) {
-        w->missed--;
-    } else if (w->before >= 0) {
-        up = openat(w->before, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        if (up < 0) {
-            return err_sys(err, "open a directory of an earlier copy");
+    for (size_t i = 0; i < w->count; i++) {
+        struct layers_copy_beside *b = &w->before[i];
+        if (b->missed > 0) {
+            b->missed--;
+            continue;
         }
-        fd_close(&w->before);
-        w->before = up;
+        up = openat(b->dir, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (up < 0) {
+            return err_sys(err, "open a directory of a layer");
+        }
+        fd_close(&b->dir);
+        b->dir = up;
     }
     return 0;
 }
@@ -347,9 +386,22 @@ static int64_t layers_copy_now(void) {
     return (int64_t)now.tv_sec * (int64_t)CLOCK_NS_PER_S + now.tv_nsec;
 }
 
-int layers_copy_tree(struct layers_copy *copy, int from, int before, int to, const char *name,
-                     struct err *err) {
-    struct layers_copy_walk w = {.copy = copy, .to = -1, .before = -1};
+static int layers_copy_beside(struct layers_copy_walk *w, const int *before, size_t count,
+                              struct err *err) {
+    for (size_t i = 0; i < count && w->count < LAYERS_DEPTH_MAX; i++) {
+        int dir = before[i] < 0 ? -1 : openat(before[i], ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (dir >= 0) {
+            w->before[w->count++].dir = dir;
+        } else if (before[i] >= 0) {
+            return err_sys(err, "open a layer");
+        }
+    }
+    return 0;
+}
+
+int layers_copy_tree(struct layers_copy *copy, int from, const int *before, size_t count, int to,
+                     const char *name, struct err *err) {
+    struct layers_copy_walk w = {.copy = copy, .to = -1};
     if (mkdirat(to, name, 0700) != 0) {
         return err_sys(err, "make a copy");
     }
@@ -363,12 +415,16 @@ int layers_copy_tree(struct layers_copy *copy, int from, int before, int to, con
     }
     w.now_ns = layers_copy_now();
     w.to = top;
-    w.before = before < 0 ? -1 : openat(before, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    int rc = layers_copy_run(&w, from, err);
+    int rc = layers_copy_beside(&w, before, count, err);
+    if (rc == 0) {
+        rc = layers_copy_run(&w, from, err);
+    }
     if (w.to != top) {
         fd_close(&w.to);
     }
-    fd_close(&w.before);
+    while (w.count > 0) {
+        fd_close(&w.before[--w.count].dir);
+    }
     free(w.buffer);
     return rc;
 }

@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include "err.h"
+#include "layers.h"
 
 /* Files that processes may change without the file's times telling. */
 struct layers_mapped {
@@ -26,10 +27,12 @@ struct layers_copy {
     uint64_t linked_bytes;              /* out: in files that were linked to the earlier copy */
 };
 
-/* Copies directory `from` to a new directory `name` of `to`. `before`: the earlier copy of the same
- * directory, or -1. A file that has not changed since is linked to it. */
-int layers_copy_tree(struct layers_copy *copy, int from, int before, int to, const char *name,
-                     struct err *err);
+/* Copies directory `from` to a new directory `name` of `to`. `before` are directories of the same
+ * place in layers of the file system that `to` is on. Live: there is at most one, the earlier copy,
+ * and a file that has not changed since is linked to it. Else `from` is what an overlay makes of
+ * them (and of others): a file that comes from one of them is linked. */
+int layers_copy_tree(struct layers_copy *copy, int from, const int *before, size_t count, int to,
+                     const char *name, struct err *err);
 
 /* Makes an empty directory `name` of `to` with owner, mode, times and attributes of `from`. */
 int layers_copy_dir(int from, int to, const char *name, struct err *err);

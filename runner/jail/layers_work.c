@@ -99,9 +99,30 @@ static int layers_work_build(const struct layers_work *w, uint32_t number, struc
     return layers_view_dir(w, "live", number, err);
 }
 
-/* The directories of `from` (with `before`, the earlier copy, or -1) become layer `number`. */
+/* One directory of a new layer: with what the layers `before` have in its place. */
+static int layers_work_copy_place(struct layers_copy *copy, const struct layers_place *place,
+                                  int from, const int *before, size_t count, int layer,
+                                  struct err *err) {
+    int old[LAYERS_DEPTH_MAX];
+    fd_cleanup int dir = layers_walk_open(from, place->name);
+    if (dir < 0) {
+        /* What is merged may be of a jail that had no such place. */
+        return errno == ENOENT ? 0 : err_sys(err, "open %s", place->name);
+    }
+    for (size_t i = 0; i < count; i++) {
+        old[i] = before[i] < 0 ? -1 : layers_walk_open(before[i], place->name);
+    }
+    int rc = layers_copy_tree(copy, dir, old, count, layer, place->name, err);
+    while (count > 0) {
+        fd_close(&old[--count]);
+    }
+    return rc;
+}
+
+/* The directories of `from` become layer `number`. */
 static int layers_work_copy_into(const struct layers_work *w, struct layers_copy *copy, int from,
-                                 int before, uint32_t number, struct err *err) {
+                                 const int *before, size_t count, uint32_t number,
+                                 struct err *err) {
     char links[32];
     fd_cleanup int layer = layers_work_build(w, number, err);
     (void)snprintf(links, sizeof links, "trash/links%u", number);
@@ -115,18 +136,8 @@ static int layers_work_copy_into(const struct layers_work *w, struct layers_copy
     copy->links = link;
     for (size_t i = 0; i < LAYERS_PLACES; i++) {
         const struct layers_place *place = &layers_places[i];
-        if (!(place->bit & LAYERS_KEPT & w->req.writable)) {
-            continue;
-        }
-        fd_cleanup int dir = layers_walk_open(from, place->name);
-        fd_cleanup int old = before < 0 ? -1 : layers_walk_open(before, place->name);
-        if (dir < 0 && errno == ENOENT) {
-            continue; /* a merged layer of a jail that had no such place */
-        }
-        if (dir < 0) {
-            return err_sys(err, "open %s", place->name);
-        }
-        if (layers_copy_tree(copy, dir, old, layer, place->name, err) != 0) {
+        if ((place->bit & LAYERS_KEPT & w->req.writable) &&
+            layers_work_copy_place(copy, place, from, before, count, layer, err) != 0) {
             return -1;
         }
     }
@@ -154,7 +165,7 @@ static int layers_work_copy(struct layers_work *w, struct err *err) {
         return -1;
     }
     struct layers_copy copy = {.live = true, .steady = true, .mapped = &mapped};
-    int rc = layers_work_copy_into(w, &copy, live, before, w->req.layer, err);
+    int rc = layers_work_copy_into(w, &copy, live, &before, 1, w->req.layer, err);
     layers_maps_done(&mapped);
     if (rc != 0) {
         layers_work_abandon(w, w->req.layer);
@@ -191,9 +202,19 @@ static int layers_work_merge(struct layers_work *w, struct err *err) {
         return err_sys(err, "open the merged layers");
     }
     struct layers_copy copy = {.live = false, .steady = false};
-    if (layers_work_copy_into(w, &copy, from, -1, w->req.merge, err) != 0 ||
-        layers_work_count(w, w->req.merge, &w->reply.merge_bytes, &w->reply.merge_files, err) !=
-            0) {
+    int before[LAYERS_DEPTH_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < w->req.depth; i++) {
+        if (w->req.stack[i].fs == 0) {
+            before[count++] = layers_view_dir(w, "layers", w->req.stack[i].number, NULL);
+        }
+    }
+    int rc = layers_work_copy_into(w, &copy, from, before, count, w->req.merge, err);
+    while (count > 0) {
+        fd_close(&before[--count]);
+    }
+    if (rc != 0 || layers_work_count(w, w->req.merge, &w->reply.merge_bytes, &w->reply.merge_files,
+                                     err) != 0) {
         layers_work_abandon(w, w->req.merge);
         return err_wrap(err, "merge layers");
     }

@@ -295,6 +295,29 @@ static void test_a_layer_nobody_needs_is_removed(void **state) {
 
 /* ---- many layers ---- */
 
+static int make_kept(const char *path) {
+    (void)path;
+    CHECK(mkdir("/workspace/k", 0711) == 0 && mkdir("/workspace/k/deep", 0700) == 0, "mkdir");
+    CHECK(put_file("/workspace/k/one") == 0, "file");
+    CHECK(link("/workspace/k/one", "/workspace/k/deep/two") == 0, "link");
+    CHECK(symlink("one", "/workspace/k/sym") == 0 && mkfifo("/workspace/k/fifo", 0600) == 0,
+          "others");
+    return 0;
+}
+
+static int see_kept(const char *path) {
+    struct stat st, other;
+    char text[64];
+    (void)path;
+    CHECK(stat("/workspace/k", &st) == 0 && (st.st_mode & 07777) == 0711, "mode");
+    CHECK(has_file("/workspace/k/one") == 0, "file");
+    CHECK(stat("/workspace/k/one", &st) == 0 && stat("/workspace/k/deep/two", &other) == 0, "link");
+    CHECK(st.st_ino == other.st_ino, "link");
+    CHECK(readlink("/workspace/k/sym", text, sizeof text) == 3, "symlink");
+    CHECK(lstat("/workspace/k/fifo", &st) == 0 && S_ISFIFO(st.st_mode), "fifo");
+    return 0;
+}
+
 static void test_many_snapshots_are_merged(void **state) {
     struct test_layers *t = *state;
     struct test_jail a, b;
@@ -348,6 +371,38 @@ static void test_many_snapshots_are_merged(void **state) {
     }
 }
 
+static void test_merging_takes_no_room(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail a;
+    char name[64];
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &a, 16 * JAIL_MIB, 10000);
+    test_in(&a, write_mib, "/workspace/10");
+    test_in(&a, make_kept, "");
+    for (int i = 0; i < 40; i++) {
+        (void)snprintf(name, sizeof name, "r%d", i);
+        test_works(test_snapshot(t, &a, name, true), t);
+        test_in(&a, see_kept, "");
+        if (i == 35) {
+            assert_true(t->result.depth < 10);
+        }
+    }
+    test_settle(t);
+    test_in(&a, room_mib, "5");
+    for (int i = 0; i < 39; i++) {
+        (void)snprintf(name, sizeof name, "r%d", i);
+        layers_drop(t->layers, name);
+    }
+    test_works(test_restore(t, &a, "r39"), t);
+    test_settle(t);
+    test_in(&a, room_mib, "5");
+    test_in(&a, see_kept, "");
+    test_jail_close(&a);
+    layers_drop(t->layers, "r39");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_fork_has_the_files_as_its_own),
@@ -357,6 +412,7 @@ int main(void) {
         cmocka_unit_test(test_memory_goes_with_what_needs_it),
         cmocka_unit_test(test_a_layer_nobody_needs_is_removed),
         cmocka_unit_test(test_many_snapshots_are_merged),
+        cmocka_unit_test(test_merging_takes_no_room),
     };
     return cmocka_run_group_tests(tests, test_layers_up, test_layers_down);
 }
