@@ -111,6 +111,16 @@ static int fileop_watch_add(struct fileop_watching *w, int fd, const char *path)
     return 0;
 }
 
+/* Is the directory w->path watched? */
+static bool fileop_watch_has(const struct fileop_watching *w) {
+    for (size_t i = w->count; i-- > 0;) {
+        if (strcmp(w->list[i].path, w->path) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A directory and all in it are somewhere else. */
 static void fileop_watch_drop(struct fileop_watching *w, const char *path) {
     size_t n = strlen(path);
@@ -239,6 +249,18 @@ static uint32_t fileop_watch_flags(uint32_t mask) {
     return flags;
 }
 
+/* A file that has no name yet (O_TMPFILE) tells its attributes under "#" and its number. */
+static bool fileop_watch_nameless(const struct fileop_watching *w, const char *name) {
+    struct stat st;
+    if (name[0] != '#' || name[1] == '\0' || name[1 + strspn(name + 1, "0123456789")] != '\0') {
+        return false;
+    }
+    int root = fileop_watch_root(w);
+    bool there = root >= 0 && fstatat(root, w->path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+    fileop_op_close(root);
+    return !there;
+}
+
 static int fileop_watch_event(struct fileop_watching *w, const struct inotify_event *e) {
     if (e->mask & IN_Q_OVERFLOW) {
         w->lost = true;
@@ -265,7 +287,7 @@ static int fileop_watch_event(struct fileop_watching *w, const struct inotify_ev
                    name);
     bool dir = (e->mask & IN_ISDIR) != 0;
     uint32_t flags = fileop_watch_flags(e->mask);
-    if (flags == 0) {
+    if (flags == 0 || (flags == FILEOP_ATTRIBUTES && fileop_watch_nameless(w, name))) {
         return 0;
     }
     if (fileop_watch_put(w, dir ? FILEOP_DIRECTORY : FILEOP_NONE, flags, w->path) != 0) {
@@ -277,7 +299,9 @@ static int fileop_watch_event(struct fileop_watching *w, const struct inotify_ev
     if (flags & FILEOP_DELETED) {
         fileop_watch_drop(w, w->path);
     }
-    return flags & FILEOP_CREATED ? fileop_watch_enter(w) : 0;
+    /* One that could not be looked into when it came may have been opened up. */
+    bool enter = flags & FILEOP_CREATED || (flags & FILEOP_ATTRIBUTES && !fileop_watch_has(w));
+    return enter ? fileop_watch_enter(w) : 0;
 }
 
 static int fileop_watch_read(struct fileop_watching *w) {

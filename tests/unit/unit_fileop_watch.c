@@ -132,9 +132,18 @@ static void test_work_in_progress_is_no_event(void **state) {
     struct ft_process p = begin(f, &s, "", "1");
     ft_dir(f, FILEOP_HIDDEN "0", 0755);
     ft_file(f, FILEOP_HIDDEN "0/x", "", 0644);
-    ft_file(f, "z", "", 0644);
+    struct buf in;
+    buf_init(&in, 4096);
+    ft_put_data(&in, "x");
+    ft_put_end(&in);
+    FT_EXPECT(f, &in, FILEOP_OK, "write", ft_path(f, "z"), "-1", "0");
+    buf_done(&in);
     assert_int_equal(next(&p, &s, &rec, path), 1);
     assert_string_equal(path, "z");
+    assert_int_equal(rec.flags, FILEOP_CREATED);
+    ft_file(f, "#20", "", 0644);
+    expect(&p, &s, FILEOP_CREATED, "#20");
+    expect(&p, &s, FILEOP_ATTRIBUTES, "#20");
     finish(&p, &s, FILEOP_OK);
 }
 
