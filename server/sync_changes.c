@@ -146,6 +146,8 @@ int sync_plan_applied(const struct sync_plan *p, int64_t fresh, struct sync_inde
             continue;
         row.path = sync_node_path(n, &len);
         row.path_len = (uint32_t)len;
+        row.loose = p->layered && !(n->row != NULL && n->row->kind != FILEOP_NONE &&
+                                    (p->tight || !n->row->loose));
         if (n->want != NULL)
             sync_plan_row_wanted(&row, n, fresh);
         else

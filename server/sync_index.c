@@ -21,6 +21,9 @@
 /* A tick of the slowest clock, twice. */
 #define SYNC_INDEX_TICK_NS 20000000
 
+#define SYNC_INDEX_SAME 1u /* now_sha256 is sha256, and is left out */
+#define SYNC_INDEX_LOOSE 2u
+
 struct sync_index_head {
     uint32_t magic, applied;
     uint64_t epoch, count;
@@ -32,7 +35,7 @@ struct sync_index_item {
     uint64_t size;
     struct sync_stamp stamp;
     uint32_t path_len, target_len, mode;
-    uint8_t kind, has_sha256, known, same; /* same: now_sha256 is sha256 and is left out */
+    uint8_t kind, has_sha256, known, flags;
 };
 
 void sync_index_init(struct sync_index *x) {
@@ -102,15 +105,16 @@ static void sync_index_root(const char *root, unsigned char hash[SYNC_SHA256_SIZ
 static int sync_index_put(const struct sync_row *row, struct buf *out, struct err *err) {
     bool same = row->has_sha256 && row->known &&
                 memcmp(row->sha256, row->now_sha256, SYNC_SHA256_SIZE) == 0;
-    struct sync_index_item item = {.size = row->size,
-                                   .stamp = row->stamp,
-                                   .path_len = row->path_len,
-                                   .target_len = row->target_len,
-                                   .mode = row->mode,
-                                   .kind = row->kind,
-                                   .has_sha256 = row->has_sha256,
-                                   .known = row->known,
-                                   .same = same};
+    struct sync_index_item item = {
+        .size = row->size,
+        .stamp = row->stamp,
+        .path_len = row->path_len,
+        .target_len = row->target_len,
+        .mode = row->mode,
+        .kind = row->kind,
+        .has_sha256 = row->has_sha256,
+        .known = row->known,
+        .flags = (uint8_t)((same ? SYNC_INDEX_SAME : 0) | (row->loose ? SYNC_INDEX_LOOSE : 0))};
     if (buf_append(out, &item, sizeof(item), err) < 0 ||
         buf_append(out, row->path, row->path_len, err) < 0 ||
         buf_append(out, row->target, row->target_len, err) < 0)
@@ -159,6 +163,7 @@ static int sync_index_take(struct sync_index *x, const char **bytes, size_t *len
                            .kind = item.kind,
                            .has_sha256 = item.has_sha256 != 0,
                            .known = item.known != 0,
+                           .loose = (item.flags & SYNC_INDEX_LOOSE) != 0,
                            .size = item.size,
                            .stamp = item.stamp};
     row.path = sync_index_cut(bytes, len, item.path_len);
@@ -173,7 +178,7 @@ static int sync_index_take(struct sync_index *x, const char **bytes, size_t *len
         memcpy(row.sha256, hash, SYNC_SHA256_SIZE);
         memcpy(row.now_sha256, hash, SYNC_SHA256_SIZE);
     }
-    if (row.known && item.same == 0) {
+    if (row.known && (item.flags & SYNC_INDEX_SAME) == 0) {
         if ((hash = sync_index_cut(bytes, len, SYNC_SHA256_SIZE)) == NULL)
             return sync_index_bad(err);
         memcpy(row.now_sha256, hash, SYNC_SHA256_SIZE);

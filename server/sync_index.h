@@ -33,6 +33,7 @@ struct sync_row {
     uint8_t kind;
     bool has_sha256; /* FILE: its contents are known */
     bool known;      /* the file with this stamp has these contents: */
+    bool loose;      /* it may be in the live layer alone, where it leaves no trace when it goes */
     uint64_t size;
     struct sync_stamp stamp; /* of a directory: only its inode number counts */
     unsigned char sha256[SYNC_SHA256_SIZE];

@@ -11,6 +11,7 @@ struct sync_root {
     char *path;
     /* The live layer holds everything that was written since the last sync. */
     bool layer;
+    bool tight;               /* all that was there at the sync is below it */
     uint64_t layer_serial;    /* sandbox_layer_serial() of it */
     struct sync_layer *asked; /* one that is being made */
     /* Contents that a sync waits for, and has already. */
@@ -46,7 +47,10 @@ struct sync_op {
     int64_t fresh;          /* sync_index_fresh() of the moment before the tree was looked at */
     struct sandbox_activity began;
     unsigned own_tasks; /* file operations of its own since then */
+    bool layered;       /* root->layer holds still, at the look at the tree */
+    bool tight;         /* root->tight */
     bool upper;         /* the tree is what the upper layer tells */
+    bool known;         /* nothing is new, not even the index */
     bool rescan;
     struct sync_index index;
     struct sync_tree tree;

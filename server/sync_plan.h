@@ -44,6 +44,8 @@ struct sync_plan {
     unsigned char (*hashes)[SYNC_SHA256_SIZE];
     size_t hash_count, hash_alloc;
     uint64_t created, modified, deleted, unchanged;
+    bool layered; /* the live layer began before the tree was looked at, and goes on */
+    bool tight;   /* and all of the index is below it, whatever its rows say */
     bool learned; /* something is known that the index does not say */
 };
 

@@ -86,6 +86,7 @@ static void sync_root_layered(void *arg, int code) {
         root->asked = NULL;
         root->layer = code == 0 && sandbox_activity(sb).started == layer->started;
         root->layer_serial = sandbox_layer_serial(sb);
+        root->tight = root->layer;
     }
     free(layer);
 }
@@ -102,9 +103,11 @@ void sync_root_layer(struct sync_root *root, const struct sync_op *op) {
     struct sandbox *sb = root->part->sandbox;
     struct sandbox_activity now = sandbox_activity(sb);
     uint64_t serial = sandbox_layer_serial(sb);
-    /* What was written since the sync is in the live layer when that began before the sync did. */
-    root->layer = serial > 0 && serial == op->layers;
-    root->layer_serial = serial;
+    /* What was written since the sync is in the live layer when that began before the sync did. But
+     * what is in no other layer leaves nothing there when it is removed: such rows are loose. */
+    root->layer = op->layered && serial == op->layers;
+    if (!op->known)
+        root->tight = false;
     /* And when it begins afterwards, if no other task wrote anything meanwhile. */
     bool alone = op->began.running == 0 && now.running == 0 &&
                  now.started - op->began.started == op->own_tasks;

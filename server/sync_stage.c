@@ -36,8 +36,8 @@ static void sync_encode(struct sync_op *op) {
 
 static void sync_save(struct sync_op *op) {
     struct sync_index next;
-    bool known = op->applied && op->index.applied && sync_plan_is_known(&op->plan);
-    if ((op->applied && !known) || op->plan.learned) {
+    op->known = op->applied && op->index.applied && sync_plan_is_known(&op->plan);
+    if ((op->applied && !op->known) || op->plan.learned) {
         sync_index_init(&next);
         next.applied = op->index.applied;
         next.epoch = op->epoch;
@@ -204,7 +204,7 @@ static void sync_planned(struct sync_op *op) {
 static int sync_plan_upper(struct sync_op *op) {
     struct sync_tree whole;
     sync_tree_init(&whole);
-    int rc = sync_upper_tree(&op->index, &op->tree, &whole, &op->err);
+    int rc = sync_upper_tree(&op->index, op->tight, &op->tree, &whole, &op->err);
     if (rc == 0)
         rc = sync_tree_finish(&whole, &op->err);
     if (rc != 0) {
@@ -229,6 +229,8 @@ static void sync_plan_job(struct sync_op *op) {
         sync_plan_join(&op->plan, &op->index, &op->tree, op->is_sync ? &op->want : NULL, &op->err);
     if (op->rc < 0)
         return;
+    op->plan.layered = op->layered;
+    op->plan.tight = op->tight;
     if (op->is_sync)
         sync_plan_sync(&op->plan, op->want.delete);
     else
@@ -280,9 +282,11 @@ void sync_look(struct sync_op *op) {
     err_clear(&err);
     op->layers = sandbox_layer_serial(sb);
     /* A root that can be replaced as a whole would have to be looked at itself. */
-    op->upper = !op->is_sync && !op->rescan && op->root->layer &&
-                op->root->layer_serial == op->layers && op->epoch == sandbox_epoch(sb) &&
-                strcmp(op->path, SYNC_UPPER_ROOT) == 0;
+    op->layered =
+        op->root->layer && op->root->layer_serial == op->layers && op->epoch == sandbox_epoch(sb);
+    op->tight = op->root->tight;
+    op->upper =
+        !op->is_sync && !op->rescan && op->layered && strcmp(op->path, SYNC_UPPER_ROOT) == 0;
     op->rescan = false;
     op->began = sandbox_activity(sb);
     op->own_tasks = 1;

@@ -35,7 +35,7 @@ static bool sync_upper_below(const struct sync_row *row, const struct sync_seen 
     return above != NULL && sync_path_below(row->path, row->path_len, above->path, above->path_len);
 }
 
-int sync_upper_tree(const struct sync_index *index, const struct sync_tree *upper,
+int sync_upper_tree(const struct sync_index *index, bool tight, const struct sync_tree *upper,
                     struct sync_tree *out, struct err *err) {
     const struct sync_row *row = index->rows, *row_end = row + index->count;
     const struct sync_seen *seen = upper->items, *seen_end = seen + upper->count;
@@ -50,6 +50,8 @@ int sync_upper_tree(const struct sync_index *index, const struct sync_tree *uppe
              * hide is worth a look. A file that is gone takes nothing with it by mistake. */
             bool hidden = sync_upper_below(row, over);
             if (row->kind != FILEOP_NONE && hidden && over->kind == FILEOP_DIRECTORY)
+                return 1;
+            if (row->kind != FILEOP_NONE && !hidden && row->loose && !tight)
                 return 1;
             if (row->kind != FILEOP_NONE && !hidden && sync_upper_row(out, row, err) < 0)
                 return -1;

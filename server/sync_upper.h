@@ -6,7 +6,8 @@
 #include "sync_index.h"
 #include "sync_tree.h"
 
-/* `upper` is what the operation of that name told, finished; `out` an empty tree. 0: out is as
- * `scan` would tell it. 1: that cannot be told from the layer alone: a scan is needed. */
-int sync_upper_tree(const struct sync_index *index, const struct sync_tree *upper,
+/* `upper` is what the operation of that name told, finished; `out` an empty tree. `tight`: no row
+ * of the index is loose, whatever it says. 0: out is as `scan` would tell it. 1: that cannot be
+ * told from the layer alone: a scan is needed. */
+int sync_upper_tree(const struct sync_index *index, bool tight, const struct sync_tree *upper,
                     struct sync_tree *out, struct err *err);

@@ -32,7 +32,7 @@ static void fill(struct sync_index *x) {
          .now_sha256 = {2}},
         {.path = "l", .target = "a/f", .kind = FILEOP_SYMLINK},
         {.path = "n", .target = "", .kind = FILEOP_NONE, .known = true, .now_sha256 = {9}},
-        {.path = "u", .target = "", .kind = FILEOP_FILE, .stamp = {1, 2, 3}},
+        {.path = "u", .target = "", .kind = FILEOP_FILE, .loose = true, .stamp = {1, 2, 3}},
     };
     struct err e;
     sync_index_init(x);
@@ -58,6 +58,7 @@ static void same(const struct sync_index *a, const struct sync_index *b) {
         assert_int_equal(x->size, y->size);
         assert_int_equal(x->has_sha256, y->has_sha256);
         assert_int_equal(x->known, y->known);
+        assert_int_equal(x->loose, y->loose);
         assert_true(sync_stamp_equal(&x->stamp, &y->stamp));
         if (x->has_sha256)
             assert_memory_equal(x->sha256, y->sha256, 32);

@@ -31,17 +31,19 @@ static const char base[] =
     "d 755 a\nf 644 a/x abc 1\nf 644 a/y de 2\nd 755 b\nf 644 b/z f 3\nf 644 q g 4";
 
 /* What changes then tells, as "C path\n…", or NULL when a scan is needed. */
-static char *changes(const char *upper_text) {
+static char *changes_of(const char *upper_text, const char *loose, bool tight) {
     struct sync_index x;
     struct sync_tree upper, tree;
     struct sync_plan p;
     struct err e;
     char *out = NULL;
     index_of(&x, base);
+    for (size_t i = 0; i < x.count; i++)
+        x.rows[i].loose = strcmp(x.rows[i].path, loose) == 0;
     sync_trees_read(&upper, upper_text);
     sync_tree_init(&tree);
     err_clear(&e);
-    int rc = sync_upper_tree(&x, &upper, &tree, &e);
+    int rc = sync_upper_tree(&x, tight, &upper, &tree, &e);
     assert_true(rc >= 0);
     if (rc == 0) {
         out = calloc(1, 4096);
@@ -70,6 +72,10 @@ static char *changes(const char *upper_text) {
     sync_tree_done(&upper);
     sync_index_done(&x);
     return out;
+}
+
+static char *changes(const char *upper_text) {
+    return changes_of(upper_text, "", false);
 }
 
 static void tells(const char *upper, const char *expected) {
@@ -107,10 +113,22 @@ static void test_what_the_layer_does_not_tell(void **state) {
     assert_null(changes("o 755 a\nf 644 a/1 n 9\nf 644 a/x abc 9"));
 }
 
+static void test_what_was_never_in_another_layer_leaves_no_trace(void **state) {
+    (void)state;
+    char *got = changes_of("f 644 q g 9", "q", false);
+    assert_string_equal(got, "");
+    free(got);
+    assert_null(changes_of("", "q", false)); /* it may be gone */
+    got = changes_of("", "q", true);
+    assert_string_equal(got, "");
+    free(got);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_table),
         cmocka_unit_test(test_what_the_layer_does_not_tell),
+        cmocka_unit_test(test_what_was_never_in_another_layer_leaves_no_trace),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
