@@ -82,5 +82,7 @@ void sync_root_free(struct sync_root *root);
 /* Pins these, and those of before no more. */
 void sync_root_pin(struct sync_root *root, const struct sync_need *needs, size_t count);
 void sync_root_unpin(struct sync_root *root);
+/* Can its changes be told from a layer at all? */
+bool sync_root_has_layers(const struct sync_root *root);
 /* A sync was applied: from which layer can changes be told? Asks for a new one if that pays. */
 void sync_root_layer(struct sync_root *root, const struct sync_op *op);

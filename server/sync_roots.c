@@ -9,6 +9,9 @@
 /* Below this, looking at everything costs less than a layer. */
 #define SYNC_ROOT_LAYER_MIN 1000u
 
+/* A mount of its own: no program can remove or replace it. */
+#define SYNC_ROOT_LAYERED "/workspace"
+
 /* A layer that was asked for. */
 struct sync_layer {
     struct sync_root *root; /* NULL: nobody wants to know any more */
@@ -78,6 +81,10 @@ void sync_root_free(struct sync_root *root) {
     free(root);
 }
 
+bool sync_root_has_layers(const struct sync_root *root) {
+    return strcmp(root->path, SYNC_ROOT_LAYERED) == 0;
+}
+
 static void sync_root_layered(void *arg, int code) {
     struct sync_layer *layer = arg;
     struct sync_root *root = layer->root;
@@ -111,7 +118,7 @@ void sync_root_layer(struct sync_root *root, const struct sync_op *op) {
     /* And when it begins afterwards, if no other task wrote anything meanwhile. */
     bool alone = op->began.running == 0 && now.running == 0 &&
                  now.started - op->began.started == op->own_tasks;
-    if (!alone || !op->want.snapshot || root->asked != NULL ||
+    if (!alone || !op->want.snapshot || !sync_root_has_layers(root) || root->asked != NULL ||
         op->plan.count < SYNC_ROOT_LAYER_MIN ||
         (root->layer && sync_root_made(&op->plan) < SYNC_ROOT_LAYER_MIN))
         return;

@@ -10,9 +10,6 @@
 #include "sync_internal.h"
 #include "sync_upper.h"
 
-/* A mount of its own: no program can remove or replace it. */
-#define SYNC_UPPER_ROOT "/workspace"
-
 static void sync_failed(struct sync_op *op, const struct fileop_result *result) {
     struct err none = {0};
     if (op->error.status == 0)
@@ -285,8 +282,7 @@ void sync_look(struct sync_op *op) {
     op->layered =
         op->root->layer && op->root->layer_serial == op->layers && op->epoch == sandbox_epoch(sb);
     op->tight = op->root->tight;
-    op->upper =
-        !op->is_sync && !op->rescan && op->layered && strcmp(op->path, SYNC_UPPER_ROOT) == 0;
+    op->upper = !op->is_sync && !op->rescan && op->layered && sync_root_has_layers(op->root);
     op->rescan = false;
     op->began = sandbox_activity(sb);
     op->own_tasks = 1;
