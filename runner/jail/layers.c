@@ -147,18 +147,6 @@ int layers_use(const struct layers_volume *v, uint64_t *bytes, uint64_t *inodes,
 
 /* ---- operations ---- */
 
-static void layers_reserve(struct layers_job *job) {
-    struct layers_volume *v = job->v;
-    struct layers_request *req = &job->req;
-    layers_store_sum(&job->stack, v->own, &req->other_bytes, &req->other_files);
-    req->own_layers = v->own->layers;
-    if (v->own->root_fd < 0) {
-        req->flags |= req->flags & LAYERS_FORMAT ? 0 : LAYERS_ADOPT;
-    }
-    req->in_file = v->own->in_file;
-    v->own->asked = true;
-}
-
 /* What is the same for all: a job for this volume, or an answer that says why not. NULL: answered,
  * or there is no memory even for that. */
 static struct layers_job *layers_begin(struct layers_volume *v, enum layers_op op,
@@ -175,6 +163,7 @@ static struct layers_job *layers_begin(struct layers_volume *v, enum layers_op o
         return NULL;
     }
     v->busy = true;
+    layers_compact_stop(v);
     if (v->broken) {
         layers_job_answer(job, EIO, "an earlier operation broke the files of the sandbox");
         return NULL;
@@ -196,7 +185,9 @@ static void layers_go(struct layers_job *job) {
     layers_done *done = job->done;
     void *arg = job->arg;
     struct err err = {0};
-    layers_reserve(job);
+    job->req.litter = v->litter;
+    v->litter = 0;
+    layers_job_limits(job);
     if (layers_job_start(job, &err) == 0) {
         return;
     }
@@ -312,8 +303,10 @@ void layers_drop(struct layers *layers, const char *key) {
         struct layers_snap *snap = *p;
         if (strcmp(snap->key, key) == 0) {
             *p = snap->next;
+            snap->stack.layer[0]->named--;
             layers_store_drop(layers, &snap->stack);
             free(snap);
+            layers_compact_look(layers);
             return;
         }
     }

@@ -73,6 +73,7 @@ static int layers_done_snapshot(struct layers_job *job, const struct layers_repl
     layer->bytes = reply->layer_bytes;
     layer->files = reply->layer_files;
     layers_done_stack(&snap->stack, v, layer);
+    layer->named = 1;
     snap->next = v->layers->snaps;
     v->layers->snaps = snap;
     if (reply->flags & LAYERS_SWITCHED) {
@@ -115,6 +116,10 @@ void layers_done_take(struct layers_job *job, const struct layers_reply *reply, 
     };
     struct layers_volume *v = job->v;
     struct err err = {0};
+    if (job->req.op == LAYERS_OP_MERGE) {
+        layers_compact_done(job, reply);
+        return;
+    }
     if (job->done == NULL || v == NULL) {
         return; /* nobody waits, or it was answered */
     }

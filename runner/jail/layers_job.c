@@ -42,6 +42,24 @@ struct layers_job *layers_job_new(struct layers *layers, enum layers_op op, stru
     return job;
 }
 
+void layers_job_limits(struct layers_job *job) {
+    const struct layers_volume *v = job->v;
+    struct layers_request *req = &job->req;
+    uint64_t bytes = 0;
+    uint64_t files = 0;
+    layers_store_sum(&job->stack, v->own, &req->other_bytes, &req->other_files);
+    layers_store_sum(&job->stack, NULL, &bytes, &files);
+    req->merge_room = req->merge == 0          ? 0
+                      : files < UINT32_MAX / 2 ? (uint32_t)files
+                                               : UINT32_MAX / 2;
+    req->own_layers = v->own->layers;
+    req->in_file = v->own->in_file;
+    if (v->own->root_fd < 0 && !(req->flags & LAYERS_FORMAT)) {
+        req->flags |= LAYERS_ADOPT;
+    }
+    v->own->asked = true;
+}
+
 static void layers_job_free(struct layers_job *job) {
     struct layers *layers = job->layers;
     for (struct layers_job **p = &layers->jobs; *p != NULL; p = &(*p)->next) {

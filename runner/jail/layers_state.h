@@ -27,6 +27,7 @@ struct layers_layer {
     struct layers_fs *fs;
     uint32_t number;
     unsigned refs;
+    unsigned named; /* snapshots that it is the newest layer of */
     uint64_t bytes, files;
 };
 
@@ -51,6 +52,8 @@ struct layers_volume {
     struct layers_layer *copied;      /* last copy of the live directory; no reference */
     struct layers_layer *merged;      /* holds what all of `stack` does; a reference, or NULL */
     uint64_t base_bytes, base_inodes; /* of a file system in a file */
+    struct layers_job *compacting;    /* NULL = none */
+    uint32_t litter;                  /* number of a layer that was begun and given up; 0 = none */
     bool broken, busy;
 };
 
@@ -105,6 +108,8 @@ uint64_t layers_store_overhead(const struct layers_volume *v);
 
 struct layers_job *layers_job_new(struct layers *layers, enum layers_op op, struct layers_volume *v,
                                   struct err *err);
+/* Fills in the limits of its volume, after job->stack. */
+void layers_job_limits(struct layers_job *job);
 /* Sends it off with the layers of job->stack. The job ends by itself; on failure it is gone. */
 int layers_job_start(struct layers_job *job, struct err *err);
 /* Answers with this once the loop runs. */
@@ -117,6 +122,15 @@ void layers_job_clean(struct layers *layers, struct layers_fs *fs);
 void layers_job_forget(struct layers *layers, struct layers_fs *fs);
 /* Tries at once whether this host can do it: `missing` is "" or a sentence afterwards. */
 void layers_job_probe(struct layers *layers, enum layers_op op, char missing[WIRE_TEXT_MAX]);
+
+/* ---- layers_compact.c: space that old layers waste ---- */
+
+/* Begins to merge the layers of a volume, if one is worth it and nothing is merged yet. */
+void layers_compact_look(struct layers *layers);
+/* Somebody needs the volume. */
+void layers_compact_stop(struct layers_volume *v);
+/* `reply` is NULL when the worker died. */
+void layers_compact_done(struct layers_job *job, const struct layers_reply *reply);
 
 /* ---- layers_done.c: what an answer changes ---- */
 

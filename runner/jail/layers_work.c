@@ -224,10 +224,28 @@ static int layers_work_merge(struct layers_work *w, struct err *err) {
     return 0;
 }
 
+static int layers_work_open(struct layers_work *w, struct err *err) {
+    if (layers_view_open(w, err) != 0) {
+        return -1;
+    }
+    if (w->req.litter != 0) {
+        layers_work_abandon(w, w->req.litter);
+    }
+    return 0;
+}
+
+/* While nobody waits. Whoever needs the volume ends this. */
+static int layers_work_compact(struct layers_work *w, struct err *err) {
+    if (layers_work_open(w, err) != 0 || layers_view_resize(w, w->req.merge_room, err) != 0) {
+        return -1;
+    }
+    return layers_work_merge(w, err);
+}
+
 static int layers_work_snapshot(struct layers_work *w, struct err *err) {
     int busy = w->req.flags & LAYERS_QUIET ? layers_switch_busy(w, err) : 1;
-    if (busy < 0 || layers_view_open(w, err) != 0 ||
-        layers_view_resize(w, LAYERS_WORK_SPARE, err) != 0) {
+    if (busy < 0 || layers_work_open(w, err) != 0 ||
+        layers_view_resize(w, LAYERS_WORK_SPARE + w->req.merge_room, err) != 0) {
         return -1;
     }
     if (w->req.merge != 0 && layers_work_merge(w, err) != 0) {
@@ -267,7 +285,7 @@ static bool layers_work_room_later(const struct layers_work *w) {
 }
 
 static int layers_work_restore(struct layers_work *w, struct err *err) {
-    if (layers_view_open(w, err) != 0) {
+    if (layers_work_open(w, err) != 0) {
         return -1;
     }
     bool later = false;
@@ -368,10 +386,13 @@ static int layers_work_forget(struct layers_work *w, struct err *err) {
     return 0;
 }
 
-/* What was given beside for the work itself is taken back; a jail that has used it keeps it. */
-static void layers_work_trim(struct layers_work *w) {
-    if (w->own >= 0 && w->req.op >= LAYERS_OP_PREPARE && w->req.op <= LAYERS_OP_RESTORE) {
-        (void)layers_view_resize(w, 0, NULL);
+/* What was given beside for the work itself is taken back: all of it, or what is not in use. */
+static void layers_work_trim(const struct layers_work *w) {
+    struct statfs fs;
+    if (w->own >= 0 && w->req.op >= LAYERS_OP_PREPARE && w->req.op <= LAYERS_OP_MERGE &&
+        layers_view_resize(w, 0, NULL) != 0 && fstatfs(w->own, &fs) == 0) {
+        uint64_t most = LAYERS_WORK_SPARE + w->req.merge_room;
+        (void)layers_view_resize(w, (uint32_t)(fs.f_ffree < most ? most - fs.f_ffree : 0), NULL);
     }
 }
 
@@ -382,6 +403,7 @@ static int layers_work_run_op(struct layers_work *w, struct err *err) {
         [LAYERS_OP_PREPARE] = layers_work_prepare,
         [LAYERS_OP_SNAPSHOT] = layers_work_snapshot,
         [LAYERS_OP_RESTORE] = layers_work_restore,
+        [LAYERS_OP_MERGE] = layers_work_compact,
         [LAYERS_OP_REMOVE] = layers_work_remove,
         [LAYERS_OP_CLEAN] = layers_work_clean,
         [LAYERS_OP_FORGET] = layers_work_forget,

@@ -36,6 +36,7 @@ enum layers_op {
     LAYERS_OP_PREPARE,
     LAYERS_OP_SNAPSHOT,
     LAYERS_OP_RESTORE,
+    LAYERS_OP_MERGE,  /* `stack` into layer `merge`; the jail notices nothing */
     LAYERS_OP_REMOVE, /* fs[0]: layer `layer` */
     LAYERS_OP_CLEAN,  /* fs[0]: everything but layers */
     LAYERS_OP_FORGET, /* fs[0] is not needed any more */
@@ -72,6 +73,8 @@ struct layers_request {
     uint32_t layer;      /* number of the new layer */
     uint32_t merge;      /* number of another new layer that `stack` is merged into first; 0 = no */
     uint32_t copied;     /* number of the last copy of the live directory; 0 = none */
+    uint32_t merge_room; /* inodes that it may take */
+    uint32_t litter;     /* number of a layer that was begun and given up; 0 = none */
     uint32_t own_layers; /* on fs[0], before this */
     uint32_t in_file;    /* fs[0] is a file system in a file */
     uint32_t depth;
