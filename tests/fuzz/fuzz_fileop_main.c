@@ -92,6 +92,16 @@ static int fuzz_run(struct fileop_op *o, unsigned choice, const char *work, cons
     }
 }
 
+/* Whatever was made can be told. */
+static void fuzz_tell(struct fileop_op *o, const char *work) {
+    static char depth[] = "9", limit[] = "3", after[] = "d";
+    char *argv[] = {NULL, (char *)work, depth, limit, after, NULL};
+    o->argv = argv;
+    fuzz_require(fileop_scan(o) == 0);
+    fuzz_require(fileop_pack(o) == 0);
+    fuzz_require(fileop_list(o) == 0);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char top_path[] = "/dev/shm/pinfold-fuzz-XXXXXX"; /* in memory: many times faster */
     char work[64], file[64];
@@ -115,6 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_outside_is_as_it_was(top);
     if (data[0] % 5 != 0 && rc != 0)
         fuzz_inside_is_as_it_was(top);
+    fuzz_tell(o, work);
     close(o->io.in);
     close(o->io.out);
     close(top);

@@ -1,6 +1,8 @@
 #include "fileop_op.h"
 
+#include <sched.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 
 #include "unit_operation.h"
 
@@ -252,6 +254,56 @@ static void test_leftovers_are_swept(void **state) {
     buf_done(&in);
 }
 
+/* With nothing to spare, neither bytes nor inodes: the new files are made before the old ones go.
+ */
+static void test_a_full_file_system_changes_nothing(void **state) {
+    struct ft *f = *state;
+    struct buf in;
+    char *text = malloc(600001);
+    memset(text, 'x', 600000);
+    text[600000] = '\0';
+    buf_init(&in, 64 << 20);
+    ft_dir(f, "m", 0755);
+    assert_int_equal(mount("tmpfs", ft_path(f, "m"), "tmpfs", 0, "size=1m,nr_inodes=40"), 0);
+    ft_own(ft_path(f, "m"));
+    ft_dir(f, "m/w", 0755);
+    ft_file(f, "m/w/a", "old", 0644);
+    ft_put_file(&in, 0644, "a", text);
+    ft_put_file(&in, 0644, "b", text);
+    ft_put_end(&in);
+    FT_EXPECT(f, &in, FILEOP_NO_SPACE, "apply", ft_path(f, "m/w"));
+    ft_holds(f, "m/w/a", "old");
+    assert_int_equal(ft_count(f, "m/w"), 1);
+    assert_int_equal(ft_count(f, "m"), 1);
+    buf_clear(&in);
+    for (int i = 0; i < 60; i++) {
+        char path[32];
+        snprintf(path, sizeof path, "d%d/x", i);
+        ft_put_file(&in, 0644, path, "");
+    }
+    ft_put_end(&in);
+    FT_EXPECT(f, &in, FILEOP_NO_SPACE, "apply", ft_path(f, "m/w"));
+    buf_clear(&in);
+    for (int i = 0; i < 25; i++) { /* the directories are what is too much, at the end */
+        char path[32];
+        snprintf(path, sizeof path, "d%d/x", i);
+        ft_put_file(&in, 0644, path, "");
+    }
+    ft_put_end(&in);
+    FT_EXPECT(f, &in, FILEOP_NO_SPACE, "apply", ft_path(f, "m/w"));
+    assert_int_equal(ft_count(f, "m/w"), 1);
+    assert_int_equal(ft_count(f, "m"), 1);
+    buf_clear(&in);
+    ft_put_data(&in, text);
+    ft_put_data(&in, text);
+    ft_put_end(&in);
+    FT_EXPECT(f, &in, FILEOP_NO_SPACE, "write", ft_path(f, "m/w/a"), "-1", "0");
+    ft_holds(f, "m/w/a", "old");
+    assert_int_equal(umount(ft_path(f, "m")), 0);
+    buf_done(&in);
+    free(text);
+}
+
 #define APPLY(t) cmocka_unit_test_setup_teardown(t, ft_setup, ft_teardown)
 
 int main(void) {
@@ -262,8 +314,11 @@ int main(void) {
         APPLY(test_no_link_is_followed),
         APPLY(test_the_directory_itself_is_made),
         APPLY(test_names_of_work_in_progress_are_refused),
+        APPLY(test_a_full_file_system_changes_nothing),
         APPLY(test_many_files),
         APPLY(test_leftovers_are_swept),
     };
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0)
+        return 1;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
