@@ -323,12 +323,11 @@ static void test_a_long_one_goes_on_over_a_kill(void **state) {
     struct sandbox *sb = *state;
     static const char *const first[] = {"{\"seq\":1,\"type\":\"started\"",
                                         "{\"seq\":2,\"type\":\"stdout\",\"data\":\"one\\n\"", NULL};
-    static const char *const second[] = {"{\"seq\":3,\"type\":\"stdout\",\"data\":\"two\\n\"",
-                                         "{\"seq\":4,\"type\":\"stdout\",\"data\":\"three\\n\"",
-                                         "{\"seq\":5,\"type\":\"stderr\",\"data\":\"last\"",
-                                         "{\"seq\":6,\"type\":\"end\"",
-                                         "{\"seq\":7,\"type\":\"done\"",
-                                         NULL};
+    static const char *const second[] = {
+        /* Of the first line nobody had been told before. */
+        "{\"seq\":3,\"type\":\"stdout\",\"data\":\"two\\nthree\\n\"",
+        "{\"seq\":4,\"type\":\"stderr\",\"data\":\"last\"", "{\"seq\":5,\"type\":\"end\"",
+        "{\"seq\":6,\"type\":\"done\"", NULL};
     struct exec *x = start(sb, ID("b"), JSON);
     uint32_t number = x->number;
     for (int i = 0; i < 10; i++)
