@@ -22,10 +22,10 @@ void setup_run(struct setup *s);
  * user INITMSG_UID_INIT, empties every capability set. Does not return on failure. */
 void setup_seal(int first);
 
-/* Around every fork after SEAL, and every signal to a command. A child is born with the ids that nobody inside may signal (real
- * and saved 2); process 1 itself, which nobody can end anyway, goes back to an effective id of 2,
- * so that nobody may change how it is scheduled either. Ids that change make the kernel forget the
- * death signal: it is asked for again. */
+/* Around every fork after SEAL, and every signal to a command. A child is born with the ids that
+ * nobody inside may signal (real and saved 2); process 1 itself, which nobody can end anyway, goes
+ * back to an effective id of 2, so that nobody may change how it is scheduled either. Ids that
+ * change make the kernel forget the death signal: it is asked for again. */
 void setup_before_fork(void);
 void setup_after_fork(void);
 

@@ -141,8 +141,9 @@ int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *j
 /* Makes a step's group `own` after process `pid` was attached to it. */
 int cgroup_step_extend(const struct cgroup_host *host, const struct cgroup_jail *jail,
                        struct cgroup_step *step, pid_t pid, struct err *err);
-/* Opens the counters, which cgroup_step_cpu(), _read() and _populated() need, as far as they are not
- * open: in a sandbox not before the step starts, so that one that only waits holds few descriptors.
+/* Opens the counters, which cgroup_step_cpu(), _read() and _populated() need, as far as they are
+ * not open: in a sandbox not before the step starts, so that one that only waits holds few
+ * descriptors.
  */
 int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, struct err *err);
 /* The step's own limits, at most the jail's: memory, and if it is `own`, pids and CPU share. v1

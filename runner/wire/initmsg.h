@@ -12,11 +12,10 @@
  *                                         child: HELLO; the kernel adds its process id for us
  *   runner: GO, once it sits in its cgroup child: READY; it has no capability any more, and is
  *                                         halfway to the jail's user (setup_halfway_user())
- *   runner: EXEC with descriptors         child: TERMINAL with a terminal's master, if one was asked
- *                                         for; STARTED just before exec, then end of file; or
- *                                         REFUSED with what failed. The jail's user from EXEC on,
- *                                         except for file operations, which stay halfway
- * Anything out of order is fatal for the jail: both sides stop at once. */
+ *   runner: EXEC with descriptors         child: TERMINAL with a terminal's master, if one was
+ * asked for; STARTED just before exec, then end of file; or REFUSED with what failed. The jail's
+ * user from EXEC on, except for file operations, which stay halfway Anything out of order is fatal
+ * for the jail: both sides stop at once. */
 #pragma once
 
 #include <stdint.h>
