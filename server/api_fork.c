@@ -6,6 +6,7 @@
 #include "json_out.h"
 #include "sandbox_request.h"
 #include "str.h"
+#include "sync.h"
 
 #define API_FORK_BYTES ((size_t)16 * 1024 * 1024)
 
@@ -82,7 +83,7 @@ static void api_fork_opened(struct sandbox_wait *w, const struct api_error *why)
         api_fork_finish(f);
 }
 
-static void api_fork_make(struct api_fork *f) {
+static void api_fork_make(struct api_fork *f, const struct sandbox *sb) {
     f->waiting = 1; /* not before all were asked for */
     for (; f->asked < f->count && f->error.status == 0; f->asked++) {
         struct api_fork_child *c = &f->children[f->asked];
@@ -97,6 +98,7 @@ static void api_fork_make(struct api_fork *f) {
         sandbox_spec_done(&spec);
         if (c->sandbox == NULL)
             break;
+        sync_inherit(sb, c->sandbox);
         f->waiting++;
         sandbox_wait_open(c->sandbox, &c->wait);
     }
@@ -107,7 +109,7 @@ static void api_fork_make(struct api_fork *f) {
 static void api_fork_snapped(void *arg, struct sandbox *sb, const struct wire_done *done) {
     struct api_fork *f = arg;
     if (done != NULL && done->code == 0 && f->req != NULL) {
-        api_fork_make(f);
+        api_fork_make(f, sb);
         return;
     }
     if (done != NULL && done->code == 0)

@@ -98,12 +98,6 @@ void sync_work(struct sync_op *op, void (*run)(struct sync_op *op),
 
 static void sync_load(struct sync_op *op) {
     op->rc = sync_index_load(&op->index, op->dir, op->path, &op->err);
-    if (op->rc < 0 || op->index.epoch == op->epoch)
-        return;
-    /* Restored meanwhile: other files may have the numbers that were remembered. */
-    for (size_t i = 0; i < op->index.count; i++)
-        op->index.rows[i].known = false;
-    op->index.epoch = op->epoch;
 }
 
 static void sync_loaded(struct sync_op *op) {
@@ -122,7 +116,6 @@ static void sync_begin(void *arg) {
     struct sandbox *sb = op->part->sandbox;
     struct err err;
     err_clear(&err);
-    op->epoch = sandbox_epoch(sb);
     op->dir = fcntl(sandbox_dir(sb), F_DUPFD_CLOEXEC, 3);
     if (op->dir < 0) {
         err_sys(&err, "opening the sandbox's directory");

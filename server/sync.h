@@ -59,3 +59,7 @@ int sync_start(const struct sync_means *means, struct sandbox *sb, struct sync_r
 /* `contents`: what was created or modified becomes blobs of the sandbox's owner. */
 int sync_changes_start(const struct sync_means *means, struct sandbox *sb, const char *root,
                        bool contents, const struct sync_asker *asker, struct api_error *error);
+
+/* `to` was made with the files that `from` has: what is known of them, and what changes are told
+ * against, goes with them. */
+void sync_inherit(const struct sandbox *from, const struct sandbox *to);

@@ -49,6 +49,34 @@ void sync_plan_changes(struct sync_plan *p) {
     }
 }
 
+bool sync_plan_split(struct sync_plan *p) {
+    size_t first = 0;
+    for (size_t i = 0; i < p->count; i++) {
+        const struct sync_node *n = &p->nodes[i];
+        first += n->todo == SYNC_HASH && n->row != NULL && n->row->has_sha256 &&
+                 n->row->size == n->seen->size;
+    }
+    for (size_t i = 0; i < p->count && first > 0; i++) {
+        struct sync_node *n = &p->nodes[i];
+        if (n->todo == SYNC_HASH &&
+            (n->row == NULL || !n->row->has_sha256 || n->row->size != n->seen->size))
+            n->todo = SYNC_LATER;
+    }
+    return first > 0;
+}
+
+void sync_plan_rejoin(struct sync_plan *p) {
+    for (size_t i = 0; i < p->count; i++) {
+        struct sync_node *n = &p->nodes[i];
+        if (n->todo == SYNC_LATER) {
+            n->todo = SYNC_HASH;
+        } else if (n->todo == SYNC_HASH && n->sha256 != NULL) {
+            n->change = (uint8_t)sync_plan_compare(n);
+            n->todo = SYNC_KEEP;
+        }
+    }
+}
+
 void sync_plan_settle_changes(struct sync_plan *p) {
     for (size_t i = 0; i < p->count; i++) {
         struct sync_node *n = &p->nodes[i];

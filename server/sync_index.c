@@ -16,6 +16,7 @@
 #include "sync_tree.h"
 
 #define SYNC_INDEX_MAGIC 0x31584950u /* "PIX1" */
+#define SYNC_INDEX_PREFIX "sync-"
 #define SYNC_INDEX_FIRST 256u
 #define SYNC_INDEX_BYTES ((size_t)512 * 1024 * 1024)
 /* A tick of the slowest clock, twice. */
@@ -26,7 +27,7 @@
 
 struct sync_index_head {
     uint32_t magic, applied;
-    uint64_t epoch, count;
+    uint64_t count;
     unsigned char root[SYNC_SHA256_SIZE];
 };
 
@@ -127,7 +128,7 @@ static int sync_index_put(const struct sync_row *row, struct buf *out, struct er
 int sync_index_write(const struct sync_index *x, const char *root, struct buf *out,
                      struct err *err) {
     struct sync_index_head head = {
-        .magic = SYNC_INDEX_MAGIC, .applied = x->applied, .epoch = x->epoch, .count = x->count};
+        .magic = SYNC_INDEX_MAGIC, .applied = x->applied, .count = x->count};
     sync_index_root(root, head.root);
     if (buf_append(out, &head, sizeof(head), err) < 0)
         return -1;
@@ -202,7 +203,6 @@ int sync_index_read(struct sync_index *x, const char *root, const char *bytes, s
         head.count > len / sizeof(struct sync_index_item))
         return sync_index_bad(err);
     x->applied = head.applied != 0;
-    x->epoch = head.epoch;
     for (uint64_t i = 0; i < head.count; i++)
         if (sync_index_take(x, &bytes, &len, err) < 0)
             return -1;
@@ -216,7 +216,14 @@ void sync_index_name(const char *root, char name[SYNC_INDEX_NAME_SIZE]) {
     char hex[2 * SYNC_SHA256_SIZE + 1];
     sync_index_root(root, hash);
     sync_sha256_text(hash, hex);
-    snprintf(name, SYNC_INDEX_NAME_SIZE, "sync-%.16s", hex);
+    snprintf(name, SYNC_INDEX_NAME_SIZE, SYNC_INDEX_PREFIX "%.16s", hex);
+}
+
+bool sync_index_is_name(const char *name) {
+    static const char prefix[] = SYNC_INDEX_PREFIX;
+    size_t n = sizeof(prefix) - 1;
+    return strncmp(name, prefix, n) == 0 && strlen(name) == n + 16 &&
+           strspn(name + n, "0123456789abcdef") == 16;
 }
 
 int sync_index_load(struct sync_index *x, int dir, const char *root, struct err *err) {

@@ -7,6 +7,9 @@
  * and is looked at once more. One thing cannot be seen: a program that goes on writing to a file
  * through a mapping that it wrote to before, until it maps, truncates or writes it anew.
  *
+ * That holds through restores, and for a fork, which takes the index with it: whatever is written
+ * after that has a later time than all that was remembered.
+ *
  * Kept as a file in the sandbox's directory, which is only as large as it has to be. Pure. */
 #pragma once
 
@@ -44,8 +47,7 @@ struct sync_index {
     struct sync_row *rows; /* in the order of sync_path_compare() */
     size_t count, alloc;
     struct sync_text text;
-    bool applied;   /* there was a sync: rows have a kind */
-    uint64_t epoch; /* sandbox_epoch() that the stamps are of */
+    bool applied; /* there was a sync: rows have a kind */
 };
 
 void sync_index_init(struct sync_index *x);
@@ -69,6 +71,7 @@ int sync_index_read(struct sync_index *x, const char *root, const char *bytes, s
 /* Name of its file. */
 #define SYNC_INDEX_NAME_SIZE 32
 void sync_index_name(const char *root, char name[SYNC_INDEX_NAME_SIZE]);
+bool sync_index_is_name(const char *name);
 /* From and to the sandbox's directory `dir`. No file there: an empty index. One that cannot be
  * understood is as if there were none. */
 int sync_index_load(struct sync_index *x, int dir, const char *root, struct err *err);

@@ -42,9 +42,9 @@ struct sync_op {
     struct sync_request want;
     struct sync_asker asker;
 
-    int dir;                /* the sandbox's directory */
-    uint64_t epoch, layers; /* sandbox_epoch(), sandbox_layer_serial() at the look at the tree */
-    int64_t fresh;          /* sync_index_fresh() of the moment before the tree was looked at */
+    int dir;         /* the sandbox's directory */
+    uint64_t layers; /* sandbox_layer_serial() at the look at the tree */
+    int64_t fresh;   /* sync_index_fresh() of the moment before the tree was looked at */
     struct sandbox_activity began;
     unsigned own_tasks; /* file operations of its own since then */
     bool layered;       /* root->layer holds still, at the look at the tree */

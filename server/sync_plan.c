@@ -106,27 +106,17 @@ void sync_plan_done(struct sync_plan *p) {
     if (p == NULL)
         return;
     free(p->nodes);
-    free(p->hashes);
     memset(p, 0, sizeof(*p));
 }
 
-int sync_plan_hashed(struct sync_plan *p, struct sync_node *n, const unsigned char *sha256,
-                     const struct sync_stamp *stamp, struct err *err) {
-    if (p->hashes == NULL) {
-        /* As many as can be asked for, so that none moves. */
-        for (size_t i = 0; i < p->count; i++)
-            p->hash_alloc += p->nodes[i].todo == SYNC_HASH;
-        p->hashes = malloc((p->hash_alloc + 1) * sizeof(*p->hashes));
-    }
-    if (p->hashes == NULL || p->hash_count >= p->hash_alloc)
-        return err_set(err, ERR_SYSTEM, ENOMEM, "remembering hashes: out of memory");
-    memcpy(p->hashes[p->hash_count], sha256, SYNC_SHA256_SIZE);
-    n->sha256 = p->hashes[p->hash_count++];
+void sync_plan_hashed(struct sync_plan *p, struct sync_node *n, const unsigned char *sha256,
+                      const struct sync_stamp *stamp) {
+    memcpy(n->hash, sha256, SYNC_SHA256_SIZE);
+    n->sha256 = n->hash;
     n->stamp = *stamp;
     n->stamped = true;
     n->failed = FILEOP_OK;
     p->learned = true;
-    return 0;
 }
 
 void sync_plan_failed(struct sync_node *n, enum fileop_code code) {

@@ -16,6 +16,7 @@ enum sync_todo {
     SYNC_KEEP,    /* nobody asked about it */
     SYNC_SAME,    /* it is as wanted */
     SYNC_HASH,    /* its contents must be looked at to know */
+    SYNC_LATER,   /* the same, but others come first */
     SYNC_MAKE,    /* it is not there, or something else is */
     SYNC_SET,     /* only its mode is another */
     SYNC_DROP,    /* it is to go */
@@ -36,13 +37,12 @@ struct sync_node {
     bool stamped;                /* stamp is of now */
     bool touched;                /* a directory in which something is to be done */
     uint8_t failed;              /* enum fileop_code: it could not be looked at */
+    unsigned char hash[SYNC_SHA256_SIZE]; /* of contents that were looked at */
 };
 
 struct sync_plan {
     struct sync_node *nodes; /* in the order of sync_path_compare() */
     size_t count;
-    unsigned char (*hashes)[SYNC_SHA256_SIZE];
-    size_t hash_count, hash_alloc;
     uint64_t created, modified, deleted, unchanged;
     bool layered; /* the live layer began before the tree was looked at, and goes on */
     bool tight;   /* and all of the index is below it, whatever its rows say */
@@ -58,11 +58,16 @@ const char *sync_node_path(const struct sync_node *n, size_t *len);
 
 /* sync: marks what is to be done, as far as it can be told; the rest is SYNC_HASH. */
 void sync_plan_sync(struct sync_plan *p, bool delete);
-/* changes: the same. The caller may mark more files SYNC_HASH, before the first is hashed. */
+/* changes: the same. */
 void sync_plan_changes(struct sync_plan *p);
+/* Before contents are kept: of what is to be looked at, that which may turn out to be as it was is
+ * left SYNC_HASH, the rest is SYNC_LATER. False: there is none of the former. */
+bool sync_plan_split(struct sync_plan *p);
+/* It was looked at: what is as it was is out, the rest is SYNC_HASH again unless it is known. */
+void sync_plan_rejoin(struct sync_plan *p);
 /* A file was looked at: it has these contents and was so when it had this stamp. */
-int sync_plan_hashed(struct sync_plan *p, struct sync_node *n, const unsigned char *sha256,
-                     const struct sync_stamp *stamp, struct err *err);
+void sync_plan_hashed(struct sync_plan *p, struct sync_node *n, const unsigned char *sha256,
+                      const struct sync_stamp *stamp);
 /* Or it could not be. */
 void sync_plan_failed(struct sync_node *n, enum fileop_code code);
 /* Nothing more will be looked at: no SYNC_HASH is left. */

@@ -1,7 +1,11 @@
+#include <dirent.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clock.h"
+#include "fd.h"
 #include "sync_internal.h"
 
 /* A sync whose contents do not come is forgotten after this. */
@@ -130,4 +134,23 @@ void sync_root_layer(struct sync_root *root, const struct sync_op *op) {
         free(layer);
     else
         root->asked = layer;
+}
+
+/* Index files are never written in place, so that both can have the same one. */
+void sync_inherit(const struct sandbox *from, const struct sandbox *to) {
+    int there = sandbox_dir(to);
+    int fd = sandbox_dir(from) < 0 || there < 0
+                 ? -1
+                 : openat(sandbox_dir(from), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    if (list == NULL) {
+        fd_close(&fd);
+        return;
+    }
+    while ((entry = readdir(list)) != NULL)
+        if (sync_index_is_name(entry->d_name) &&
+            linkat(fd, entry->d_name, there, entry->d_name, 0) < 0)
+            break; /* then it knows of no sync, and says so */
+    closedir(list);
 }

@@ -37,7 +37,6 @@ static void sync_save(struct sync_op *op) {
     if ((op->applied && !op->known) || op->plan.learned) {
         sync_index_init(&next);
         next.applied = op->index.applied;
-        next.epoch = op->epoch;
         op->rc = op->applied ? sync_plan_applied(&op->plan, op->fresh, &next, &op->err)
                              : sync_plan_learned(&op->plan, op->fresh, &next, &op->err);
         if (op->rc == 0)
@@ -147,6 +146,8 @@ static void sync_settle(struct sync_op *op) {
 
 /* HASH. */
 
+static void sync_read(struct sync_op *op, bool keep);
+
 static void sync_hashed(void *arg, const struct fileop_result *result) {
     struct sync_op *op = arg;
     if (result->code != FILEOP_OK || result->gone)
@@ -155,7 +156,7 @@ static void sync_hashed(void *arg, const struct fileop_result *result) {
         sync_work(op, sync_settle, sync_settled);
 }
 
-/* Contents that are known, but not there to be fetched, are read again. */
+/* What is to be looked at; also contents that are known, but not there to be fetched. */
 static bool sync_to_hash(struct sync_op *op) {
     bool any = false;
     for (size_t i = 0; i < op->plan.count; i++) {
@@ -169,30 +170,50 @@ static bool sync_to_hash(struct sync_op *op) {
     return any;
 }
 
-static void sync_planned(struct sync_op *op) {
-    if (op->rescan) {
-        sync_tree_done(&op->tree);
-        sync_tree_init(&op->tree);
-        sync_plan_done(&op->plan);
-        sync_look(op);
-        return;
-    }
-    if (!sync_to_hash(op)) {
+static void sync_keep(struct sync_op *op) {
+    if (sync_to_hash(op))
+        sync_read(op, op->contents);
+    else
         sync_work(op, sync_settle, sync_settled);
+}
+
+/* What was only touched is told from what was changed. */
+static void sync_sorted_out(void *arg, const struct fileop_result *result) {
+    struct sync_op *op = arg;
+    if (result->code != FILEOP_OK || result->gone) {
+        sync_failed(op, result);
         return;
     }
+    sync_plan_rejoin(&op->plan);
+    sync_keep(op);
+}
+
+static void sync_read(struct sync_op *op, bool keep) {
     struct sync_hash_task task = {.sandbox = op->part->sandbox,
                                   .root = op->path,
                                   .plan = &op->plan,
-                                  .blobs = op->contents ? op->blobs : NULL,
+                                  .blobs = keep ? op->blobs : NULL,
                                   .user = op->user,
-                                  .done = sync_hashed,
+                                  .done = op->contents && !keep ? sync_sorted_out : sync_hashed,
                                   .arg = op};
     struct err err;
     err_clear(&err);
     op->own_tasks++;
     if (sync_hash_start(&task, &err) == NULL)
         sync_fail(op, &err);
+}
+
+static void sync_planned(struct sync_op *op) {
+    if (op->rescan) {
+        sync_tree_done(&op->tree);
+        sync_tree_init(&op->tree);
+        sync_plan_done(&op->plan);
+        sync_look(op);
+    } else if (op->contents && sync_plan_split(&op->plan)) {
+        sync_read(op, false);
+    } else {
+        sync_keep(op);
+    }
 }
 
 /* PLAN. */
@@ -279,8 +300,7 @@ void sync_look(struct sync_op *op) {
     err_clear(&err);
     op->layers = sandbox_layer_serial(sb);
     /* A root that can be replaced as a whole would have to be looked at itself. */
-    op->layered =
-        op->root->layer && op->root->layer_serial == op->layers && op->epoch == sandbox_epoch(sb);
+    op->layered = op->root->layer && op->root->layer_serial == op->layers;
     op->tight = op->root->tight;
     op->upper = !op->is_sync && !op->rescan && op->layered && sync_root_has_layers(op->root);
     op->rescan = false;

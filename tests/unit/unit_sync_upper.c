@@ -20,7 +20,7 @@ static void index_of(struct sync_index *x, const char *text) {
         if (n->todo != SYNC_HASH)
             continue;
         sync_trees_contents(text, n->seen->path, sha256);
-        unit_works(sync_plan_hashed(&p, n, sha256, &n->stamp, &e), e);
+        sync_plan_hashed(&p, n, sha256, &n->stamp);
     }
     unit_works(sync_plan_applied(&p, INT64_MAX, x, &e), e);
     sync_plan_done(&p);
@@ -57,7 +57,7 @@ static char *changes_of(const char *upper_text, const char *loose, bool tight) {
             if (n->todo != SYNC_HASH)
                 continue;
             sync_trees_contents(upper_text, n->seen->path, sha256);
-            unit_works(sync_plan_hashed(&p, n, sha256, &n->stamp, &e), e);
+            sync_plan_hashed(&p, n, sha256, &n->stamp);
         }
         sync_plan_settle_changes(&p);
         for (size_t i = 0; i < p.count; i++) {
