@@ -26,6 +26,8 @@ static int exec_event_output(struct exec_stream *s, int stream, const json_t *ev
 
     if (event_data_bytes(event, &s->bytes, &data, &len, err) < 0)
         return -1;
+    if (s->tty != NULL)
+        modes_feed(&s->modes, data, len);
     return s->quiet ? 0 : echo_put(&s->echo[stream], data, len, err);
 }
 

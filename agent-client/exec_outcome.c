@@ -46,17 +46,26 @@ static int exec_outcome_stopped(const struct exec_stream *s, enum exec_stop stop
     }
 }
 
+/* What the program left switched on in our terminal is switched off. */
+static void exec_outcome_tidy(struct exec_stream *s) {
+    char reset[MODES_RESET_MAX];
+    size_t len = modes_reset(&s->modes, reset);
+    struct err err = {0};
+
+    if (len > 0 && outq_put(&s->outq[0], reset, len, &err) == 0)
+        (void)outq_drain(&s->outq[0], &err);
+}
+
 int exec_outcome(struct exec_stream *s, enum exec_stop stop, struct err *err) {
     struct err late = {0};
 
     if (stop == EXEC_STOP_DONE) {
         stop = exec_stream_drain(s, &late);
-        if (stop == EXEC_STOP_DONE)
-            return exec_outcome_over(s);
-        return exec_outcome_stopped(s, stop, &late);
-    }
-    /* What had been printed before the connection broke still belongs to the user. */
-    if (stop == EXEC_STOP_LOST || stop == EXEC_STOP_LEFT)
+        err = &late;
+    } else if (stop == EXEC_STOP_LOST || stop == EXEC_STOP_LEFT) {
+        /* What had been printed before the connection broke still belongs to the user. */
         (void)exec_stream_drain(s, &late);
-    return exec_outcome_stopped(s, stop, err);
+    }
+    exec_outcome_tidy(s);
+    return stop == EXEC_STOP_DONE ? exec_outcome_over(s) : exec_outcome_stopped(s, stop, err);
 }

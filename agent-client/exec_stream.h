@@ -11,6 +11,7 @@
 #include "exec_body.h"
 #include "exec_input.h"
 #include "intr.h"
+#include "modes.h"
 #include "ndjson.h"
 #include "outq.h"
 #include "rest.h"
@@ -50,7 +51,8 @@ struct exec_stream {
     struct ndjson parser;
     struct outq outq[2]; /* stdout, stderr */
     struct echo echo[2];
-    struct buf bytes; /* decoded base64 */
+    struct modes modes; /* of the terminal, changed by the output */
+    struct buf bytes;   /* decoded base64 */
     struct run_ends ends;
     struct resume resume;
     bool told;          /* that the connection is lost */

@@ -117,6 +117,31 @@ execution() { "$PINFOLD" sandbox ps "$box" | awk '$2 == "running" {print $1; exi
     restored
 }
 
+@test "leaving a program that has the whole screen gives our screen back, and coming back shows its own" {
+    alternate() { [[ $(tmux -S "$TMUX_SOCKET" display-message -p '#{alternate_on}') == "$1" ]]; }
+    "$PINFOLD" exec -s "$box" -c 'seq 1 1000 >numbers'
+    typed '$p shell $box; echo "code $?"'
+    ends_with 'inside\$$'
+    typed 'less numbers'
+    within 10 alternate 1
+    sees '^numbers$'
+    # Not at the start of a line for the terminal, but for the keys it is: Enter was the last.
+    text '~.'
+    sees '^code 0$'
+    alternate 0
+    restored
+    typed "clear; \$p shell \$box --attach $(execution); echo \"code \$?\""
+    within 10 alternate 1
+    text G
+    sees '^1000$'
+    text q
+    within 10 alternate 0
+    ends_with 'inside\$$'
+    typed 'exit 4'
+    sees '^code 4$'
+    restored
+}
+
 @test "a shell survives a restart of the server" {
     typed '$p shell $box; echo "code $?"'
     ends_with 'inside\$$'
