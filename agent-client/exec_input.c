@@ -88,23 +88,39 @@ struct rest_call *exec_input_call(struct exec_input *in, const char *sandbox, co
     return &in->call;
 }
 
-/* How many bytes of the part the server took: all, unless its answer counts. */
-static size_t exec_input_taken(const struct exec_input *in) {
+/* How many bytes the server has altogether, as its answer counts; UINT64_MAX = it does not. */
+static uint64_t exec_input_total(const struct exec_input *in) {
     json_t *answer =
         json_loadb(in->answer.data != NULL ? in->answer.data : "", in->answer.len, 0, NULL);
     const json_t *total = json_object_get(answer, "stdin_bytes");
     json_int_t value = json_integer_value(total);
+    uint64_t have = json_is_integer(total) && value >= 0 ? (uint64_t)value : UINT64_MAX;
+
+    json_decref(answer);
+    return have;
+}
+
+static void exec_input_delivered(struct exec_input *in, uint64_t now_ms) {
+    uint64_t have = exec_input_total(in), sent = in->offset + in->flight.len;
+    bool again = resume_heard(&in->resume);
     size_t taken = in->flight.len;
 
-    if (json_is_integer(total)) {
-        uint64_t have = value > 0 ? (uint64_t)value : 0;
-
-        taken = have <= in->offset ? 0 : (size_t)(have - in->offset);
-        if (taken > in->flight.len)
-            taken = in->flight.len;
+    in->again_ms = 0;
+    if (have != UINT64_MAX && have > sent && in->escape != NULL && !again) {
+        /* Somebody else types into the same terminal: ours goes behind his. */
+        in->offset = have;
+        return;
     }
-    json_decref(answer);
-    return taken;
+    if (have < sent)
+        taken = have > in->offset ? (size_t)(have - in->offset) : 0;
+    /* None taken: there is no room at present. */
+    if (taken == 0 && in->flight.len > 0)
+        in->again_ms = now_ms + RESUME_FIRST_MS;
+    in->offset += taken;
+    if (have != UINT64_MAX && have > in->offset && in->escape != NULL)
+        in->offset = have;
+    buf_consume(&in->flight, taken);
+    in->over = in->closing && in->flight.len == 0;
 }
 
 int exec_input_answer(struct exec_input *in, int rc, uint64_t now_ms, struct err *err) {
@@ -112,14 +128,7 @@ int exec_input_answer(struct exec_input *in, int rc, uint64_t now_ms, struct err
     int pause;
 
     if (status != 0 && status < 400) {
-        size_t taken = exec_input_taken(in);
-
-        resume_heard(&in->resume);
-        /* None taken: there is no room at present. */
-        in->again_ms = taken == 0 && in->flight.len > 0 ? now_ms + RESUME_FIRST_MS : 0;
-        in->offset += taken;
-        buf_consume(&in->flight, taken);
-        in->over = in->closing && in->flight.len == 0;
+        exec_input_delivered(in, now_ms);
         return 0;
     }
     /* A sandbox that is paused takes it when it goes on. */

@@ -211,6 +211,31 @@ static void test_keys(void **state) {
     end(&f);
 }
 
+/* Two terminals at one shell: nobody becomes deaf. */
+static void test_shared(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct fixture f;
+
+    begin(&f, true);
+    type(&f, "abc");
+    expect(&f, 0, "offset=0", "abc");
+    unit_works(answer(&f, 200, "{\"stdin_bytes\":10}", 0, &err), err);
+    expect(&f, 0, "offset=10", "abc");
+    unit_works(answer(&f, 200, "{\"stdin_bytes\":13}", 0, &err), err);
+    quiet(&f, 0);
+    /* After a lost answer it may be ours that it has. */
+    type(&f, "d");
+    expect(&f, 0, "offset=13", "d");
+    unit_works(answer(&f, 0, NULL, 0, &err), err);
+    expect(&f, 100, "offset=13", "d");
+    unit_works(answer(&f, 200, "{\"stdin_bytes\":15}", 100, &err), err);
+    quiet(&f, 100);
+    type(&f, "e");
+    expect(&f, 100, "offset=15", "e");
+    end(&f);
+}
+
 /* It stops reading when much is waiting to be sent. */
 static void test_bounded(void **state) {
     (void)state;
@@ -247,7 +272,7 @@ int main(void) {
         cmocka_unit_test(test_in_order), cmocka_unit_test(test_close_alone),
         cmocka_unit_test(test_lost),     cmocka_unit_test(test_partly),
         cmocka_unit_test(test_refused),  cmocka_unit_test(test_paused),
-        cmocka_unit_test(test_keys),     cmocka_unit_test(test_bounded),
-        cmocka_unit_test(test_none)};
+        cmocka_unit_test(test_keys),     cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_bounded),  cmocka_unit_test(test_none)};
     return cmocka_run_group_tests_name("exec_input", tests, NULL, NULL);
 }
