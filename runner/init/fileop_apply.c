@@ -171,7 +171,7 @@ static int fileop_apply_take(struct fileop_applying *a) {
         }
         bool entry = got > 0 && o->item.rec.type == FILEOP_ENTRY;
         if ((!entry && (got <= 0 || o->item.rec.type != FILEOP_REMOVE)) ||
-            o->item.rec.path_len == 0 || fileop_path_hidden(o->item.path)) {
+            o->item.rec.path_len == 0 || fileop_path_hides(o->item.path)) {
             errno = EPROTO;
             return -1;
         }

@@ -335,8 +335,13 @@ static int fileop_commit_once(struct fileop_commit *c, size_t item) {
     case FILEOP_COMMIT_REMOVE:
         return fileop_commit_remove(c, item);
     default:
-        return fileop_commit_change(c, item, S_IFREG);
+        break;
     }
+    int rc = fileop_commit_change(c, item, S_IFREG);
+    if (rc != 0 && (errno == ENOENT || errno == ENOTDIR || errno == EISDIR || errno == ENXIO)) {
+        errno = ESTALE; /* the file whose contents should stay is not there */
+    }
+    return rc;
 }
 
 static int fileop_commit_item(struct fileop_commit *c, size_t item) {

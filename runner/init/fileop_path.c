@@ -237,3 +237,13 @@ void fileop_path_secret(char name[FILEOP_PATH_SECRET]) {
 bool fileop_path_hidden(const char *name) {
     return strncmp(name, FILEOP_HIDDEN, sizeof FILEOP_HIDDEN - 1) == 0;
 }
+
+bool fileop_path_hides(const char *path) {
+    for (const char *name = path; name != NULL; name = strchr(name, '/')) {
+        name += *name == '/';
+        if (fileop_path_hidden(name)) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -60,3 +60,5 @@ int fileop_below_parent(struct fileop_below *b, const char *path, bool make, con
 /* A name for work in progress: FILEOP_HIDDEN and random digits. */
 void fileop_path_secret(char name[FILEOP_PATH_SECRET]);
 bool fileop_path_hidden(const char *name);
+/* Has a path such a name in it? */
+bool fileop_path_hides(const char *path);

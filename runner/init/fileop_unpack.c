@@ -184,7 +184,7 @@ static int fileop_unpack_all(struct fileop_unpacking *u) {
         if (got > 0 && o->item.rec.type == FILEOP_END) {
             return fileop_unpack_dirs(u);
         }
-        if (got <= 0 || o->item.rec.type != FILEOP_ENTRY) {
+        if (got <= 0 || o->item.rec.type != FILEOP_ENTRY || fileop_path_hides(o->item.path)) {
             errno = EPROTO;
             return -1;
         }

@@ -66,10 +66,12 @@
  *       in the order of the records. What is in the way goes, whatever it is; a removed directory
  *       goes with all that is in it; what is to be removed and isn't there is no error. PATH and
  *       missing parents are made. A FILE without FILEOP_CONTENT keeps its contents and gets mode
- *       and mtime
+ *       and mtime; FILEOP_CHANGED when there is no such file
  *
  * Paths of records are relative to PATH and pass bundle_path_ok(); "" is PATH itself, in answers
- * only. Names that begin with FILEOP_HIDDEN are those of work in progress: no walk tells them. */
+ * only. Names that begin with FILEOP_HIDDEN are those of work in progress: no walk tells them,
+ * unpack and apply do not make them, and apply removes those that a process left which was killed.
+ */
 #pragma once
 
 #include <stddef.h>

@@ -131,7 +131,7 @@ static void test_nothing_of_it_when_the_last_part_fails(void **state) {
     new_tree(&in);
     ft_put_kind(&in, FILEOP_FILE, 0600, "d", "");
     ft_put_end(&in);
-    FT_EXPECT(f, &in, FILEOP_IS_DIRECTORY, "apply", ft_path(f, "w"));
+    FT_EXPECT(f, &in, FILEOP_CHANGED, "apply", ft_path(f, "w"));
     is_old_tree(f);
     buf_done(&in);
     /* what cannot be made at all */
@@ -196,6 +196,11 @@ static void test_names_of_work_in_progress_are_refused(void **state) {
     struct buf in;
     buf_init(&in, 1 << 20);
     ft_put_file(&in, 0644, FILEOP_HIDDEN "x", "A");
+    ft_put_end(&in);
+    FT_EXPECT(f, &in, FILEOP_INVALID, "apply", ft_path(f, "w"));
+    FT_EXPECT(f, &in, FILEOP_INVALID, "unpack", ft_path(f, "w"));
+    buf_clear(&in);
+    ft_put_file(&in, 0644, "a/" FILEOP_HIDDEN "x/b", "A");
     ft_put_end(&in);
     FT_EXPECT(f, &in, FILEOP_INVALID, "apply", ft_path(f, "w"));
     assert_int_equal(ft_count(f, "w"), 0);
