@@ -184,6 +184,16 @@ def files(state):
     return sorted(found)
 
 
+def loops(state):
+    """Loop devices whose file lies in the state directory, removed ones too."""
+    return sorted(
+        name
+        for name in names("/sys/block")
+        if name.startswith("loop")
+        and state.encode() in read("/sys/block/%s/loop/backing_file" % name)
+    )
+
+
 def ipc():
     """Objects on the host; those with the keys of canary.py belong to test runs."""
     found = []
@@ -232,6 +242,7 @@ def snapshot(pair, bases, marks):
         "mounts of the runner": len(mount_lines(pair.runner_pid)),
         "network namespaces": len(namespaces(host + jailed, "net")),
         "SysV IPC objects": ipc(),
+        "loop devices": loops(pair.state),
         "files in the state directory": files(pair.state),
         "descriptors of the server": len(names("/proc/%d/fd" % pair.server_pid)),
         "threads of the server": len(names("/proc/%d/task" % pair.server_pid)),

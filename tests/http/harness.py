@@ -5,10 +5,12 @@ Everything is by pid and bounded: start-up, stopping, and the guard cgroup in wh
 (and so all jails) live, so that a bomb that the product does not stop is stopped here."""
 
 import atexit
+import hashlib
 import http.client
 import itertools
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -16,6 +18,7 @@ import subprocess
 import tempfile
 import time
 
+import box
 import clean
 from check import fail
 from client import Client, free_port, parallel, repo
@@ -279,6 +282,15 @@ class Pair:
         self.wait_ready(seconds)
         return self
 
+    def user_client(self, name):
+        """A client with a token of its own, of a user who is no administrator."""
+        letters = "abcdefghijklmnopqrstuvwxyz234567"
+        token = "pf_" + "".join(secrets.choice(letters) for _ in range(52))
+        line = "%s %s user\n" % (hashlib.sha256(token.encode()).hexdigest(), name)
+        with open(os.path.join(self.state, "server", "tokens"), "a") as out:
+            out.write(line)
+        return Client(self.port, token)
+
     def probe(self, path, timeout=2):
         """-> status of a GET without a token on a connection of its own, 0 when there is none."""
         try:
@@ -365,6 +377,7 @@ class Pair:
             self.client.run(argv=["/bin/true"], **request)
         # Several large ones at once: all workers that decode and encode.
         parallel(8, lambda _: self.client.run(argv=["cat"], stdin="x" * 900000))
+        box.warm_up(self.client)
         self.rest()
 
     def rest(self):

@@ -22,6 +22,7 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 sys.dont_write_bytecode = True
 
+import box
 import canary
 import check
 import harness
@@ -34,7 +35,20 @@ def load():
         importlib.import_module(os.path.basename(path)[:-3])
 
 
-SANITIZED = ("smoke", "api", "http", "stream", "files", "io")
+SANITIZED = (
+    "smoke",
+    "api",
+    "http",
+    "stream",
+    "files",
+    "io",
+    "sandbox_life",
+    "sandbox_exec",
+    "sandbox_pty",
+    "sandbox_files",
+    "sandbox_archive",
+    "sandbox_sync",
+)
 
 
 def chosen(arguments):
@@ -170,6 +184,7 @@ class Runner:
 
     def cancel_all(self):
         client = self.pair.client
+        box.delete_all(client)
         for run in client.get("/v1/runs?limit=100").json().get("runs", []):
             if run.get("state") in ("queued", "running"):
                 client.delete("/v1/runs/" + run["id"])

@@ -1,0 +1,473 @@
+"""Whole days of sandboxes, shortened to less than a minute each: D1, D2, D6, D7."""
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+
+import check
+import clean
+import harness
+from box import MIB, SANDBOXES, Box, blob, create, file_entry, forget, joined, rows, status
+from check import Stopwatch
+from client import nonce, parallel
+from suite import Skip, test
+
+
+# D1: the server is killed in the middle of the morning
+
+
+@test("20 sandboxes at work, kill -9, ten seconds, start: nothing is made up and nothing is lost",
+      case="D1", own=True, deadline=90)
+def _(_):
+    with harness.Pair(slots=32, warm=2) as pair:
+        pair.warm_up()
+        made = parallel(20, lambda i: Box.make(pair.client, metadata={"n": str(i)}))
+        sleepers = [box.start(sh="sleep 1000", limits={"wall_ms": 200000}) for box in made[:8]]
+        loops = [box.start(sh="while :; do :; done", limits={"wall_ms": 200000, "cpu_ms": 200000,
+                                                            "cpus_milli": 50})
+                 for box in made[8:12]]
+        counters = [box.start(sh="i=0; while [ $i -lt 140 ]; do i=$((i+1)); echo $i; sleep 0.1; done")
+                    for box in made[12:18]]
+        web = made[18].background(argv=["python3", "-m", "http.server", "8000", "--bind",
+                                        "127.0.0.1"])
+        for i, box in enumerate(made):
+            box.put("/workspace/f", b"file %d" % i)
+        stream = made[12].events(counters[0], follow=True)
+        upload = pair.client.connection(20)
+        upload.putrequest("PUT", made[19].file("/workspace/big"))
+        for key, value in pair.client.headers({"Content-Type": "application/octet-stream"}).items():
+            upload.putheader(key, value)
+        upload.putheader("Content-Length", str(200 * MIB))
+        upload.endheaders()
+        for _ in range(100):
+            upload.send(bytes(MIB))
+        seen = [stream.next()[1] for _ in range(12)]
+
+        pair.client.close()
+        pair.kill9_server()
+        try:
+            upload.send(bytes(MIB))
+            upload.sock.settimeout(2)
+            check.equal(upload.sock.recv(100), b"", "an answer to the upload")
+        except OSError:
+            pass
+        upload.close()
+        while True:
+            try:
+                line = stream.response.readline()
+            except Exception:
+                break
+            if not line.endswith(b"\n"):
+                break
+            seen.append(json.loads(line))
+        check.true(not [e for e in seen if e["type"] in ("end", "done")], "a made-up end")
+        time.sleep(8)
+        watch = Stopwatch()
+        pair.start_server()
+        pair.kill9_server()
+        pair.start_server()
+        pair.wait_ready()
+        watch.below(5, "two starts")
+
+        for i, box in enumerate(made):
+            check.equal(box.content("/workspace/f"), b"file %d" % i, "file of sandbox %d" % i)
+        check.equal(made[19].names("/workspace"), ["f"], "the half upload")
+        for box, ex in list(zip(made[:8], sleepers)) + list(zip(made[8:12], loops)):
+            check.equal(box.fetch(ex)["state"], "running", "state")
+        wanted = "".join("%d\n" % n for n in range(1, 141)).encode()
+        for box, ex in zip(made[12:18], counters):
+            answer = check.ok(box.wait_done(ex, 20))
+            check.true(check.output(answer) == wanted, "output: %s", check.step(answer))
+        rest = made[12].events(counters[0], after=seen[-1]["seq"]).all()
+        check.true(joined(seen + rest) == wanted, "the resumed stream")
+        check.equal([e["seq"] for e in seen + rest], list(range(1, len(seen + rest) + 1)), "seq")
+        check.equal(made[18].fetch(web)["state"], "running", "the web server")
+        check.holds(made[18].text("python3 -c \"import urllib.request as u; "
+                                  "print(u.urlopen('http://127.0.0.1:8000/f').read())\""),
+                    "file 18", "the page")
+        parallel(20, lambda i: made[i].delete())
+        pair.check_clean(3)
+
+
+# D2: the disk fills up
+
+
+class Image:
+    """A small file system for a state directory."""
+
+    def __init__(self, mib):
+        self.work = tempfile.mkdtemp(prefix=clean.TEST_MOUNT)
+        os.chmod(self.work, 0o755)
+        self.file = os.path.join(self.work, "image")
+        self.place = os.path.join(self.work, "mount")
+        os.mkdir(self.place)
+        with open(self.file, "wb") as out:
+            out.truncate(mib << 20)
+        self.call("mkfs.ext4", "-q", "-F", "-N", "4000", "-m", "0", self.file)
+        self.call("mount", "-o", "loop", self.file, self.place)
+        os.chmod(self.place, 0o755)
+        self.ballast = os.path.join(self.place, "ballast")
+
+    def call(self, *arguments):
+        subprocess.run(arguments, check=True, capture_output=True, timeout=20)
+
+    def fill(self):
+        """To the last byte."""
+        with open(self.ballast, "wb", 0) as out:
+            for size in (MIB, 4096, 512, 1):
+                try:
+                    while True:
+                        out.write(b"x" * size)
+                except OSError:
+                    pass
+
+    def fill_inodes(self):
+        os.makedirs(self.ballast)
+        try:
+            for i in range(100000):
+                os.close(os.open("%s/%d" % (self.ballast, i), os.O_CREAT | os.O_WRONLY))
+        except OSError:
+            pass
+
+    def free(self):
+        subprocess.run(["rm", "-rf", self.ballast], timeout=30)
+
+    def close(self):
+        subprocess.run(["umount", "-l", self.place], capture_output=True, timeout=20)
+        subprocess.run(["rm", "-rf", self.work], timeout=30)
+
+
+def full(image, fill):
+    """One filling of the disk: what goes on, what is refused, what comes back."""
+    with harness.Pair(slots=8, warm=2, state=os.path.join(image.place, "state")) as pair:
+        pair.client.run(argv=["true"])
+        box = Box.make(pair.client)
+        box.put("/workspace/f", b"kept")
+        running = box.start(sh="sleep 2; head -c 200000 /dev/zero | tr '\\0' x; echo end")
+        spare = Box.make(pair.client)
+        fill()
+        try:
+            # What needs no room of the host works or is refused in one sentence; nothing hangs, dies
+            # or is half done.
+            for _ in range(5):
+                answer = create(pair.client)
+                if answer.status == 201:
+                    Box(pair.client, answer.json()).delete()
+                else:
+                    check.error(answer, (503, 507))
+                answer = box.send(sh="echo here")
+                if answer.status == 200:
+                    step = answer.json()
+                    check.equal(step["end"]["cause"], "exit", "cause")
+                else:
+                    check.error(answer, (503, 507))
+                answer = blob(pair.client, os.urandom(100000))
+                check.error(answer, (503, 507))
+                answer = create(pair.client, disk="file")
+                if answer.status == 201:
+                    Box(pair.client, answer.json()).delete()
+                else:
+                    check.error(answer, (503, 507))
+            check.equal(box.content("/workspace/f"), b"kept", "a file")
+            box.put("/workspace/g", b"memory has room")
+            answer = box.wait_done(running, 8)
+            check.ended(answer, "exit", exit_code=0)
+            check.true(check.output(answer).endswith(b"end\n"), "the end of the output: %s",
+                       check.step(answer))
+            spare.delete()
+            check.error(pair.client.get(spare.path + "/exec"), 410, "gone")
+            check.equal(pair.probe("/healthz"), 200, "/healthz")
+        finally:
+            image.free()
+        check.eventually(lambda: create_and_delete(pair), 5, "new sandboxes again", 0.2)
+        check.equal(box.text("cat f; echo on"), "kepton\n", "afterwards")
+        status(blob(pair.client, os.urandom(100000)), 200, 201, 204)
+        pair.client.close()
+        pair.kill9_server()
+        pair.start_server()
+        pair.wait_ready()
+        check.equal(box.text("cat f g"), "keptmemory has room", "after a restart")
+        check.error(pair.client.get(spare.path + "/exec"), (404, 410))
+        box.delete()
+
+
+def create_and_delete(pair):
+    answer = create(pair.client)
+    if answer.status != 201:
+        return False
+    Box(pair.client, answer.json()).delete()
+    return True
+
+
+@test("the host's disk is full to the last byte, then free again", case="D2", own=True, deadline=60)
+def _(_):
+    image = Image(64)
+    try:
+        full(image, image.fill)
+    finally:
+        image.close()
+
+
+@test("the host's disk has no inode left, then some again", case="D2", own=True, deadline=60)
+def _(_):
+    image = Image(64)
+    try:
+        full(image, image.fill_inodes)
+    finally:
+        image.close()
+
+
+# D6: a new version is rolled out at noon
+
+
+@test("a rolling restart under load: new work is refused, sandboxes are found again, twice",
+      case="D6, 147", own=True, deadline=80)
+def _(_):
+    with harness.Pair(slots=16, warm=2) as pair:
+        pair.warm_up()
+        made = [Box.make(pair.client, metadata={"n": str(i)}) for i in range(6)]
+        names = set(made[0].body)
+        for i, box in enumerate(made):
+            box.put("/workspace/f", b"%d" % i)
+        ticking = [box.start(sh="i=0; while [ $i -lt 120 ]; do i=$((i+1)); echo $i; sleep 0.05; done")
+                   for box in made]
+        for turn in range(2):
+            runs = [pair.client.submit(sh="sleep 0.5") for _ in range(4)]
+            followers = [box.events(ex, follow=True) for box, ex in zip(made, ticking)]
+            kept = pair.client.connection()
+            kept.request("GET", SANDBOXES, headers=pair.client.headers())
+            kept.getresponse().read()
+            os.kill(pair.server_pid, signal.SIGTERM)
+
+            def refuses():
+                try:
+                    kept.request("POST", SANDBOXES, b"{}", pair.client.headers(None, b"x"))
+                    answer = kept.getresponse()
+                    answer.read()
+                    return answer.status == 503 and answer.getheader("Retry-After")
+                except Exception:
+                    return True
+
+            check.eventually(refuses, 2, "new work is refused")
+            watch = Stopwatch()
+            check.equal(pair.server.wait(20), 0, "exit code of the server")
+            watch.below(15, "the stop")
+            for one in followers:
+                one.close()
+            kept.close()
+            pair.client.close()
+            pair.start_server()
+            pair.wait_ready()
+            for i, box in enumerate(made):
+                seen = box.get()
+                check.true(names <= set(seen), "fields are missing: %s", names - set(seen))
+                check.equal((seen["state"], seen["metadata"]), ("ready", {"n": str(i)}), "sandbox")
+                check.equal(box.content("/workspace/f"), b"%d" % i, "file")
+            for run in runs:
+                answer = pair.client.get("/v1/runs/" + run)
+                if answer.status == 200:
+                    check.equal(answer.json()["state"], "done", "state of an old run")
+                else:
+                    check.error(answer, 404)
+        wanted = "".join("%d\n" % n for n in range(1, 121))
+        for box, ex in zip(made, ticking):
+            check.equal(check.text(check.ok(box.wait_done(ex, 10))), wanted, "output")
+            box.delete()
+        pair.check_clean(3)
+
+
+@test("a state directory of a newer version is refused with one sentence and left as it is",
+      case="D6", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        box = Box.make(pair.client)
+        pair.client.close()
+        pair.kill9_server()
+        place = os.path.join(pair.state, "server", "sandboxes", box.id, "sandbox.json")
+        with open(place) as file:
+            text = file.read()
+        body = json.loads(text)
+        if "version" not in body:
+            raise Skip("sandbox.json has no version")
+        body["version"] += 1000
+        with open(place, "w") as file:
+            json.dump(body, file)
+        pair.start_server()
+        pair.wait_ready()
+        check.member(pair.client.get(box.path + "/exec").status, (404, 410), "status")
+        check.holds(pair.log_bytes().decode("utf-8", "replace"), box.id, "the log")
+
+
+# D7: an agent works in one sandbox all day
+
+
+def turn(box, index, word):
+    """One of the things that an agent does."""
+    kind = index % 20
+    if kind == 0:
+        answer = box.sh("echo early; sleep 9", limits={"wall_ms": 60})
+        check.ended(answer, "wall_time")
+        check.equal(check.text(answer), "early\n", "output before the limit")
+    elif kind == 1:
+        answer = box.sh("echo head; head -c 300000 /dev/zero | tr '\\0' x; echo; echo tail",
+                        limits={"output_bytes": 8192})
+        check.true(check.output(answer).startswith(b"head\n"), "head")
+        check.true(check.output(answer).endswith(b"tail\n"), "tail")
+        check.within(8192, len(check.output(answer)), 8400, "bytes of the answer")
+    elif kind == 2:
+        box.put("/workspace/src/f%d.py" % (index % 50), b"print('%s')\n" % word)
+    elif kind == 3:
+        box.content("/workspace/src/f%d.py" % ((index - 1) % 50))
+    elif kind == 4:
+        check.ended(box.sh("grep nothing src/*; exit 3"), "exit", exit_code=3)
+    elif kind == 5 and index % 100 == 5:
+        ex = box.background(argv=["python3", "-S", "-c", "import time; time.sleep(60)"])
+        box.cancel(ex)
+    elif kind == 6:
+        check.equal(box.text("echo $((%d+1))" % index), "%d\n" % (index + 1), "sum")
+    elif kind == 7:
+        box.names("/workspace/src")
+    else:
+        check.ok(box.run(argv=["/bin/true"]))
+
+
+@test("10,000 turns of an agent in one sandbox: the last are as fast as the first, nothing piles up",
+      case="D7, 157, 158", own=True, deadline=170, slow=True)
+def _(_):
+    with harness.Pair(slots=8, warm=2) as pair:
+        pair.warm_up()
+        box = Box.make(pair.client)
+        check.ok(box.sh("mkdir src; git init -q . 2>/dev/null; echo x > src/f0.py"))
+        box.put("/workspace/src/f0.py", b"x")
+        for i in range(50):
+            box.put("/workspace/src/f%d.py" % i, b"x")
+        word = nonce().encode()
+
+        def quickness():
+            times = []
+            for _ in range(100):
+                watch = Stopwatch()
+                check.ok(box.run(argv=["/bin/true"]))
+                times.append(watch.seconds())
+            return sorted(times)[50]
+
+        quickness()
+        first = min(quickness() for _ in range(3))
+        for i in range(200):
+            turn(box, i, word)
+        early = pair.snapshot()
+        memory, runner = pair.memory(), pair.memory("runner")
+
+        for part in range(10):
+            # The agent's client starts anew.
+            pair.client.close()
+            parallel(4, lambda w: [turn(box, i, word) for i in range(part * 920 + w,
+                                                                    (part + 1) * 920, 4)], 60)
+        pair.client.close()
+        last = min(quickness() for _ in range(3))
+        check.true(last < 1.2 * first + 0.0003, "median %.5f s, then %.5f s", first, last)
+        left = [d for d in clean.differences(early, pair.snapshot())
+                if not d.startswith(("files in the state", "marked"))]
+        check.equal(left, [], "what piled up")
+        spool = [f for f in clean.files(pair.state) if box.id in f]
+        check.true(len(spool) < 4500, "%d files of one sandbox in the state directory", len(spool))
+        size = sum(os.path.getsize(f) for f in spool if os.path.isfile(f))
+        check.true(size < 300 * MIB, "%d bytes of spool", size)
+        check.true(pair.memory() - memory < 64 << 20, "the server grew by %d",
+                   pair.memory() - memory)
+        check.true(pair.memory("runner") - runner < 5 << 20, "the runner grew by %d",
+                   pair.memory("runner") - runner)
+        zombies = box.text("for p in /proc/[0-9]*/stat; do read -r x < $p && [[ $x == *') Z '* ]] "
+                           "&& echo zombie; done 2>/dev/null; echo end")
+        check.equal(zombies, "end\n", "zombies inside")
+        used = int(box.text("du -sB1 /workspace /home/user /var/tmp /tmp /dev/shm 2>/dev/null | "
+                            "awk '{s+=$1} END {print s}'"))
+        told = check.ok(box.run(argv=["true"]))["steps"][0]["usage"]["disk_bytes"]
+        check.within(used * 0.8 - 200000, told, used * 1.2 + 200000, "disk: quota against du")
+        box.delete()
+        pair.check_clean(3)
+
+
+@test("10,000 executions in one sandbox, by eight at once: the last hundred as fast as the first",
+      case="D7", own=True, deadline=120, slow=True)
+def _(_):
+    with harness.Pair(slots=8, warm=2) as pair:
+        pair.warm_up()
+        box = Box.make(pair.client)
+
+        def hundred():
+            times = []
+            for _ in range(100):
+                watch = Stopwatch()
+                check.ok(box.run(argv=["/bin/true"]))
+                times.append(watch.seconds())
+            return sorted(times)[50]
+
+        hundred()
+        first = min(hundred() for _ in range(3))
+
+        def many(_):
+            for _ in range(1160):
+                check.ok(box.run(argv=["/bin/true"]))
+
+        parallel(8, many, 100)
+        last = min(hundred() for _ in range(3))
+        check.true(last < 1.2 * first + 0.0003, "median %.5f s, then %.5f s", first, last)
+        seen = len(box.executions())
+        check.true(seen <= 100, "%d executions in one page", seen)
+        box.delete()
+        pair.check_clean(2)
+
+
+@test("use extends the idle time, and the end comes at the promised time after the last use",
+      case="D7, 145", own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=4, warm=1) as pair:
+        pair.warm_up()
+        box = Box.make(pair.client, idle_ms=2000)
+        for _ in range(8):
+            box.text("echo x > f")
+            time.sleep(0.6)
+        box.text("true")
+        start = time.monotonic()
+        check.eventually(lambda: all(o["state"] == "gone"
+                                     for o in rows(pair.client.get(SANDBOXES).json())), 8, "gone",
+                         0.05)
+        check.within(1.8, time.monotonic() - start, 4, "seconds after the last use")
+        pair.check_clean(2)
+
+
+@test("snapshots, syncs and edits all day: one sandbox, many forks", case="D7", own=True,
+      deadline=60)
+def _(_):
+    with harness.Pair(slots=16, warm=2) as pair:
+        pair.warm_up()
+        box = Box.make(pair.client)
+        kept = []
+        files = {"f%d" % i: b"%d" % i for i in range(40)}
+        for data in files.values():
+            status(blob(pair.client, data), 200, 201, 204)
+        for round_ in range(25):
+            entries = [file_entry(p, d) for p, d in files.items()]
+            check.equal(status(box.sync(entries, delete=True), 200).json()["missing"], [], "missing")
+            check.ok(box.sh("echo %d > f%d; rm f%d; mkdir -p d%d" % (round_, round_ % 40,
+                                                                    (round_ + 7) % 40, round_)))
+            seen = sorted(box.changes())
+            check.equal(seen, sorted(["f%d" % (round_ % 40), "f%d" % ((round_ + 7) % 40),
+                                      "d%d" % round_]), "changes in round %d" % round_)
+            kept.append(box.snapshot())
+            if len(kept) > 5:
+                forget(pair.client, kept.pop(0))
+            if round_ % 5 == 0:
+                one, two = box.fork(2)
+                check.equal(one.text("cat f%d" % (round_ % 40)), "%d\n" % round_, "a fork")
+                one.delete()
+                two.delete()
+            if round_ % 7 == 3:
+                status(box.restore(kept[0]["id"]), 200, 204)
+        forget(pair.client, *kept)
+        box.delete()
+        pair.check_clean(3)
