@@ -66,7 +66,7 @@ PKG_runner/jail := libseccomp libcap libcgroup
 PKG_server/api := jansson libsodium
 PKG_server := libmicrohttpd libarchive libsodium libcap
 PKG_agent-client := libcurl libsodium libarchive
-PKG_tests/bench := libseccomp jansson
+PKG_tests/bench := libseccomp jansson libmicrohttpd libsodium
 
 # Programs: the directory that holds main() and the variant that it is built as.
 PROGRAMS := pinfold-server pinfold-runner pinfold-init pinfold
