@@ -11,7 +11,7 @@
 struct bench_options {
     struct bench_paths paths;
     const char *json;
-    uint64_t rounds, block, span_ms, jails;
+    uint64_t rounds, block, span_ms, jails, sandboxes, laps;
 };
 
 static int bench_main(const struct bench_options *o, struct err *err) {
@@ -26,6 +26,8 @@ static int bench_main(const struct bench_options *o, struct err *err) {
         .block = (unsigned)o->block,
         .span_ms = (unsigned)o->span_ms,
         .jails = (unsigned)o->jails,
+        .sandboxes = (unsigned)o->sandboxes,
+        .laps = (unsigned)o->laps,
     };
     struct bench_results r = {0};
     int rc = bench_plan_run(&o->paths, &effort, &r, err);
@@ -44,6 +46,8 @@ int main(int argc, char **argv) {
         .block = 60,
         .span_ms = 2000,
         .jails = 32,
+        .sandboxes = 300,
+        .laps = 20,
     };
     const struct opt table[] = {
         {"programs", 0, "DIR", OPT_STRING, &o.paths.programs, 0, 0, "the programs to measure"},
@@ -55,6 +59,9 @@ int main(int argc, char **argv) {
         {"block", 0, "N", OPT_U64, &o.block, 1, 1000, "runs per round"},
         {"span", 0, "MS", OPT_U64, &o.span_ms, 100, 10000, "of each of two throughput rounds"},
         {"jails", 0, "N", OPT_U64, &o.jails, 1, 128, "warm jails whose memory is weighed"},
+        {"sandboxes", 0, "N", OPT_U64, &o.sandboxes, 10, 4000,
+         "idle sandboxes whose memory is weighed [300; the target is 2000]"},
+        {"laps", 0, "N", OPT_U64, &o.laps, 3, 1000, "snapshots, forks, restores and syncs"},
         {0},
     };
     struct opt_result result;

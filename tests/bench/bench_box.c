@@ -14,8 +14,7 @@
 
 int bench_box_request(struct buf *out, const struct bench_target *target,
                       const struct bench_box_ask *ask, struct err *err) {
-    if (buf_printf(out, err,
-                   "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nAuthorization: Bearer %s\r\n",
+    if (buf_printf(out, err, "%s %s HTTP/1.1\r\nHost: 127.0.0.1:%u\r\nAuthorization: Bearer %s\r\n",
                    ask->method, ask->path, target->port, target->token) < 0)
         return -1;
     if (!ask->body)

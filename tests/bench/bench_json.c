@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <sys/utsname.h>
 
-static json_t *bench_json_series(struct bench_series *s) {
+json_t *bench_json_series(struct bench_series *s) {
     if (!s->count)
         return json_null();
     return json_pack("{s:I, s:f, s:f, s:f, s:f}", "runs", (json_int_t)s->count, "p1_us",
@@ -12,7 +12,8 @@ static json_t *bench_json_series(struct bench_series *s) {
 }
 
 static json_t *bench_json_laps(struct bench_results *r) {
-    static const char *const keys[BENCH_ROWS] = {"spawn", "floor", "bubblewrap", "warm", "cold"};
+    static const char *const keys[BENCH_ROWS] = {"spawn", "floor",        "bubblewrap",    "warm",
+                                                 "cold",  "sandbox_exec", "sandbox_create"};
     json_t *all = json_object();
     for (int i = 0; i < BENCH_ROWS; i++) {
         struct bench_times *t = r->laps[i];
@@ -81,10 +82,11 @@ static json_t *bench_json_memory(const struct bench_results *r) {
 }
 
 static json_t *bench_json_goals(struct bench_results *r) {
-    struct bench_goal goals[BENCH_GOALS_MAX];
-    size_t count = bench_goals_judge(r, goals);
+    struct bench_goal_list l = {0};
+    bench_goals_judge(r, &l);
+    const struct bench_goal *goals = l.goal;
     json_t *all = json_array();
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < l.count; i++)
         json_array_append_new(all,
                               json_pack("{s:s, s:s, s:f, s:s, s:f, s:b}", "what", goals[i].what,
                                         "unit", goals[i].unit, "measured", goals[i].measured,
@@ -105,6 +107,7 @@ int bench_json_write(const char *path, struct bench_results *r, struct err *err)
         "memory", bench_json_memory(r), "targets", bench_json_goals(r));
     if (!root)
         return err_set(err, ERR_INVALID, 0, "cannot compose the results");
+    json_object_set_new(root, "sandboxes", bench_sandboxes_json(r));
     int rc = json_dump_file(root, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(root);
     return rc < 0 ? err_sys(err, "write %s", path) : 0;

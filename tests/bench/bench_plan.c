@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "bench_box.h"
 #include "bench_filter.h"
+#include "bench_plan_boxes.h"
 #include "bench_proc.h"
 #include "bench_spawn.h"
 
@@ -31,7 +33,8 @@ struct bench_plan_run {
     struct bench_results *r;
     struct bench_service warm, cold;
     struct bench_floor_config floor;
-    struct bench_http_config warm_http, cold_http;
+    struct bench_http_config warm_http, cold_http, exec_http;
+    char exec_path[BENCH_BOX_PATH_SIZE];
     struct bench_subject subject[BENCH_ROWS];
 };
 
@@ -59,6 +62,9 @@ static void bench_plan_subjects(struct bench_plan_run *p) {
     p->subject[BENCH_ROW_BWRAP] = bench_spawn_subject(bench_plan_bwrap());
     p->subject[BENCH_ROW_WARM] = bench_http_subject(&p->warm_http);
     p->subject[BENCH_ROW_COLD] = bench_http_subject(&p->cold_http);
+    p->exec_http = (struct bench_http_config){p->warm.target, p->exec_path, BENCH_BODY_TRUE};
+    p->subject[BENCH_ROW_EXEC] = bench_http_subject(&p->exec_http);
+    p->subject[BENCH_ROW_CREATE] = bench_box_subject(&p->warm.target);
 }
 
 static int bench_plan_idle(const struct bench_service *s, struct bench_idle *idle,
@@ -80,7 +86,8 @@ static int bench_plan_idle(const struct bench_service *s, struct bench_idle *idl
  * Between blocks is time for what the last one left to the kernel to clean up. */
 static int bench_plan_round(struct bench_plan_run *p, enum bench_pace pace, struct err *err) {
     static const enum bench_row order[BENCH_ROWS] = {
-        BENCH_ROW_SPAWN, BENCH_ROW_WARM, BENCH_ROW_FLOOR, BENCH_ROW_COLD, BENCH_ROW_BWRAP,
+        BENCH_ROW_SPAWN, BENCH_ROW_EXEC,   BENCH_ROW_WARM,  BENCH_ROW_FLOOR,
+        BENCH_ROW_COLD,  BENCH_ROW_CREATE, BENCH_ROW_BWRAP,
     };
     const struct bench_plan plan = {
         .workers = 1,
@@ -101,7 +108,7 @@ static int bench_plan_round(struct bench_plan_run *p, enum bench_pace pace, stru
 }
 
 static int bench_plan_laps(struct bench_plan_run *p, struct err *err) {
-    bench_plan_say("single runs: spawn, floor, bubblewrap, warm, cold");
+    bench_plan_say("single runs: spawn, floor, bubblewrap, warm, cold, in a sandbox, in a new one");
     for (unsigned i = 0; i < p->effort->rounds; i++)
         if (bench_plan_round(p, BENCH_PACED, err) < 0 || bench_plan_round(p, BENCH_CLOSED, err) < 0)
             return -1;
@@ -205,7 +212,8 @@ static int bench_plan_flows(struct bench_plan_run *p, struct err *err) {
 static int bench_plan_weigh(struct bench_plan_run *p, const char *warm, struct bench_meminfo *mem,
                             struct bench_idle *idle, struct err *err) {
     struct bench_service s;
-    if (bench_service_start(&s, p->paths, "weigh", warm, err) < 0)
+    if (bench_service_start(&s, p->paths, "weigh", &(struct bench_service_size){.warm = warm},
+                            err) < 0)
         return -1;
     int rc = bench_plan_idle(&s, idle, err);
     if (rc == 0)
@@ -247,7 +255,21 @@ static int bench_plan_cost(struct bench_plan_run *p, struct err *err) {
     return 0;
 }
 
+/* The sandbox that all executions are timed in. */
+static int bench_plan_sandbox(struct bench_plan_run *p, struct err *err) {
+    struct bench_box b;
+    char id[BENCH_BOX_ID_SIZE];
+    int rc = bench_box_open(&b, &p->warm.target, err);
+    if (rc == 0)
+        rc = bench_box_make(&b, "{}", id, err);
+    if (rc == 0)
+        snprintf(p->exec_path, sizeof(p->exec_path), "/v1/sandboxes/%s/exec", id);
+    bench_box_close(&b);
+    return rc;
+}
+
 static int bench_plan_prepare(struct bench_plan_run *p, struct err *err) {
+    static const struct bench_service_size none = {.warm = "0"};
     struct bench_results *r = p->r;
     r->cores = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
     r->has_bwrap = access(BENCH_BWRAP, X_OK) == 0;
@@ -262,10 +284,10 @@ static int bench_plan_prepare(struct bench_plan_run *p, struct err *err) {
     if (bench_service_start(&p->warm, p->paths, "warm", NULL, err) < 0 ||
         bench_plan_idle(&p->warm, &r->idle_start, err) < 0)
         return err_wrap(err, "with warm jails");
-    if (bench_service_start(&p->cold, p->paths, "cold", "0", err) < 0)
+    if (bench_service_start(&p->cold, p->paths, "cold", &none, err) < 0)
         return err_wrap(err, "without warm jails");
     bench_plan_subjects(p);
-    return 0;
+    return bench_plan_sandbox(p, err);
 }
 
 int bench_plan_run(const struct bench_paths *paths, const struct bench_effort *effort,
@@ -283,7 +305,11 @@ int bench_plan_run(const struct bench_paths *paths, const struct bench_effort *e
         rc = bench_plan_flows(&p, err);
     if (rc == 0)
         rc = bench_plan_idle(&p.warm, &r->idle_end, err);
+    if (rc == 0)
+        rc = bench_plan_boxes_run(&p.warm, effort, &r->sandboxes, err);
     bench_service_stop(&p.warm);
+    if (rc == 0)
+        rc = bench_plan_boxes_many(paths, effort->sandboxes, &r->sandboxes.many, err);
     if (rc == 0)
         rc = bench_plan_cost(&p, err);
     free(p.floor.filter.filter);

@@ -6,10 +6,12 @@
 #include "err.h"
 
 struct bench_effort {
-    unsigned rounds;  /* interleaved rounds of the single runs */
-    unsigned block;   /* runs per round, row and pace */
-    unsigned span_ms; /* of one round of a throughput figure */
-    unsigned jails;   /* warm jails whose memory is weighed */
+    unsigned rounds;    /* interleaved rounds of the single runs */
+    unsigned block;     /* runs per round, row and pace */
+    unsigned span_ms;   /* of one round of a throughput figure */
+    unsigned jails;     /* warm jails whose memory is weighed */
+    unsigned sandboxes; /* idle ones whose memory is weighed */
+    unsigned laps;      /* of snapshots and syncs */
 };
 
 /* Measures everything. Progress goes to stderr. Starts and stops its own services. */

@@ -8,6 +8,12 @@ void bench_results_done(struct bench_results *r) {
             bench_times_done(&r->laps[row][pace]);
     for (int i = 0; i < BENCH_CROWDS; i++)
         bench_load_result_done(&r->load[i]);
+    struct bench_sandboxes *b = &r->sandboxes;
+    bench_times_done(&b->many.one);
+    bench_times_done(&b->many.all);
+    for (int i = 0; i < BENCH_WORKSPACES; i++)
+        bench_snapshot_result_done(&b->snapshot[i]);
+    bench_series_done(&b->sync);
     if (r->phases)
         munmap(r->phases, sizeof(*r->phases));
 }
@@ -17,6 +23,11 @@ unsigned bench_results_clients(enum bench_crowd crowd) {
     return clients[crowd];
 }
 
+unsigned bench_results_workspace_mib(enum bench_workspace workspace) {
+    static const unsigned mib[BENCH_WORKSPACES] = {10, 1024};
+    return mib[workspace];
+}
+
 const char *bench_results_row(enum bench_row row) {
     static const char *const names[BENCH_ROWS] = {
         [BENCH_ROW_SPAWN] = "bare posix_spawn + wait",
@@ -24,6 +35,8 @@ const char *bench_results_row(enum bench_row row) {
         [BENCH_ROW_BWRAP] = "bubblewrap, all namespaces",
         [BENCH_ROW_WARM] = "run over HTTP, warm",
         [BENCH_ROW_COLD] = "run over HTTP, cold",
+        [BENCH_ROW_EXEC] = "execution in a sandbox",
+        [BENCH_ROW_CREATE] = "a new sandbox's first command",
     };
     return names[row];
 }

@@ -6,9 +6,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "bench_file.h"
 #include "bench_floor.h"
 #include "bench_load.h"
 #include "bench_loop.h"
+#include "bench_snapshot.h"
 #include "bench_stream.h"
 #include "err.h"
 
@@ -19,6 +21,8 @@ enum bench_row {
     BENCH_ROW_BWRAP,
     BENCH_ROW_WARM,
     BENCH_ROW_COLD,
+    BENCH_ROW_EXEC,   /* in a sandbox that is there */
+    BENCH_ROW_CREATE, /* in one that is made for it */
     BENCH_ROWS
 };
 enum bench_pace { BENCH_CLOSED, BENCH_PACED, BENCH_PACES };
@@ -59,6 +63,26 @@ struct bench_jail_cost {
     int64_t process_bytes;   /* Pss of its processes per jail */
 };
 
+/* Workspaces that snapshots are taken of. */
+enum bench_workspace { BENCH_WORKSPACE_SMALL, BENCH_WORKSPACE_LARGE, BENCH_WORKSPACES };
+
+/* Sandboxes that are there and do nothing. */
+struct bench_many {
+    size_t boxes;
+    int64_t available_bytes;     /* MemAvailable lost per sandbox */
+    int64_t kernel_bytes;        /* slab, stacks, page tables, per-CPU memory per sandbox */
+    double make_s;               /* until all were there */
+    struct bench_times one, all; /* executions in one of them, when it was alone and among all */
+};
+
+struct bench_sandboxes {
+    struct bench_burst burst; /* BENCH_BURST_CLIENTS made at once, to the answer of a command */
+    struct bench_many many;
+    struct bench_snapshot_result snapshot[BENCH_WORKSPACES];
+    struct bench_series sync;
+    struct bench_file_result file;
+};
+
 struct bench_results {
     unsigned cores;
     bool has_bwrap;
@@ -70,11 +94,13 @@ struct bench_results {
     struct bench_stream_result flow[BENCH_FLOWS];
     struct bench_idle idle_start, idle_end;
     struct bench_jail_cost jail;
+    struct bench_sandboxes sandboxes;
 };
 
 void bench_results_done(struct bench_results *r);
 
-unsigned bench_results_clients(enum bench_crowd crowd); /* 1, 8, 32 */
+unsigned bench_results_workspace_mib(enum bench_workspace workspace); /* 10, 1024 */
+unsigned bench_results_clients(enum bench_crowd crowd);               /* 1, 8, 32 */
 const char *bench_results_row(enum bench_row row);
 const char *bench_results_flow(enum bench_flow flow);
 /* Percentile of a row in µs, and of the same with its removal (0 where nothing is removed). */
@@ -95,9 +121,22 @@ struct bench_goal {
     bool at_least; /* else at most */
     bool met;
 };
-#define BENCH_GOALS_MAX 16
-/* Fills goals[BENCH_GOALS_MAX]. -> their number. */
-size_t bench_goals_judge(struct bench_results *r, struct bench_goal *goals);
+#define BENCH_GOALS_MAX 40
+struct bench_goal_list {
+    struct bench_goal goal[BENCH_GOALS_MAX];
+    size_t count;
+};
+/* Adds a goal; beyond the maximum it is dropped. */
+void bench_goals_add(struct bench_goal_list *l, double measured, bool at_least, double target,
+                     const char *unit, const char *what, ...) __attribute__((format(printf, 6, 7)));
+void bench_goals_judge(struct bench_results *r, struct bench_goal_list *l);
+void bench_sandboxes_judge(struct bench_results *r, struct bench_goal_list *l);
+
+struct json_t;
+void bench_sandboxes_print(FILE *out, struct bench_results *r);
+struct json_t *bench_sandboxes_json(struct bench_results *r);
+/* What is said of a series: runs, percentiles. */
+struct json_t *bench_json_series(struct bench_series *s);
 
 void bench_table_print(FILE *out, struct bench_results *r);
 int bench_json_write(const char *path, struct bench_results *r, struct err *err);

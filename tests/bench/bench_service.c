@@ -104,19 +104,21 @@ static int bench_service_init(struct bench_service *s, const struct bench_paths 
 }
 
 static int bench_service_launch(struct bench_service *s, const struct bench_paths *paths,
-                                const char *warm, struct err *err) {
+                                const struct bench_service_size *size, struct err *err) {
     char port[16];
     snprintf(port, sizeof(port), "%u", s->target.port);
-    const char *const runner[] = {"pinfold-runner",
-                                  "--state",
-                                  s->state,
-                                  "--policies",
-                                  paths->policies,
-                                  "--server-user",
-                                  paths->user,
-                                  warm ? "--warm" : NULL,
-                                  warm,
-                                  NULL};
+    const char *runner[BENCH_SERVICE_ARGS_MAX] = {
+        "pinfold-runner", "--state",       s->state,   "--policies",
+        paths->policies,  "--server-user", paths->user};
+    size_t n = 7;
+    if (size && size->warm) {
+        runner[n++] = "--warm";
+        runner[n++] = size->warm;
+    }
+    if (size && size->sandboxes) {
+        runner[n++] = "--sandboxes";
+        runner[n++] = size->sandboxes;
+    }
     const char *const server[] = {"pinfold-server", "serve",     "--state", s->state,
                                   "--listen",       "127.0.0.1", "--port",  port,
                                   "--user",         paths->user, NULL};
@@ -157,14 +159,14 @@ static void bench_service_explain(const struct bench_service *s, struct err *err
 }
 
 int bench_service_start(struct bench_service *s, const struct bench_paths *paths, const char *name,
-                        const char *warm, struct err *err) {
+                        const struct bench_service_size *size, struct err *err) {
     *s = (struct bench_service){0};
     int n = snprintf(s->state, sizeof(s->state), "%s/%s", paths->scratch, name);
     int m = snprintf(s->log, sizeof(s->log), "%s/%s.log", paths->scratch, name);
     if (n < 0 || m < 0 || (size_t)m >= sizeof(s->log))
         return err_set(err, ERR_LIMIT, 0, "the path %s is too long", paths->scratch);
     if (bench_service_init(s, paths, err) == 0 && bench_service_port(&s->target.port, err) == 0 &&
-        bench_service_launch(s, paths, warm, err) == 0)
+        bench_service_launch(s, paths, size, err) == 0)
         return 0;
     bench_service_stop(s);
     bench_service_explain(s, err);

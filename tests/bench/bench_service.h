@@ -20,11 +20,17 @@ struct bench_service {
     struct bench_target target;
 };
 
+/* Options of the runner, NULL = its default. */
+struct bench_service_size {
+    const char *warm;      /* --warm */
+    const char *sandboxes; /* --sandboxes */
+};
+
 /* Starts both and waits until /readyz says yes. `name` becomes a directory of paths->scratch;
- * `warm` is the runner's --warm, NULL = its default. On failure both are stopped again and `err`
- * ends with the last line of their log. */
+ * `size` NULL = all defaults. On failure both are stopped again and `err` ends with the last line
+ * of their log. */
 int bench_service_start(struct bench_service *s, const struct bench_paths *paths, const char *name,
-                        const char *warm, struct err *err);
+                        const struct bench_service_size *size, struct err *err);
 /* Asks both to stop, insists after a while. Idempotent; accepts a zeroed struct. */
 void bench_service_stop(struct bench_service *s);
 

@@ -80,10 +80,10 @@ static void bench_static_over(void *arg, struct MHD_Connection *connection, void
 
 /* The process that serves. Tells its port and sleeps until it is killed. */
 static void bench_static_main(int out) {
-    struct MHD_Daemon *d = MHD_start_daemon(
-        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL, bench_static_serve, NULL,
-        MHD_OPTION_NOTIFY_COMPLETED, bench_static_over, NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        (size_t)1 << 17, MHD_OPTION_END);
+    struct MHD_Daemon *d =
+        MHD_start_daemon(MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+                         bench_static_serve, NULL, MHD_OPTION_NOTIFY_COMPLETED, bench_static_over,
+                         NULL, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)1 << 17, MHD_OPTION_END);
     const union MHD_DaemonInfo *info = d ? MHD_get_daemon_info(d, MHD_DAEMON_INFO_BIND_PORT) : NULL;
     unsigned port = info ? info->port : 0;
     if (write(out, &port, sizeof(port)) == sizeof(port))

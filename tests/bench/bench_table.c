@@ -41,6 +41,8 @@ static void bench_table_laps(FILE *out, struct bench_results *r) {
         bench_table_row(out, r, bench_results_row(row), row, false);
         if (row == BENCH_ROW_FLOOR)
             bench_table_row(out, r, "  and its cgroups removed", row, true);
+        if (row == BENCH_ROW_CREATE)
+            bench_table_row(out, r, "  and the sandbox deleted", row, true);
     }
 }
 
@@ -108,10 +110,11 @@ static void bench_table_memory(FILE *out, const struct bench_results *r) {
 }
 
 static void bench_table_goals(FILE *out, struct bench_results *r) {
-    struct bench_goal goals[BENCH_GOALS_MAX];
-    size_t count = bench_goals_judge(r, goals);
+    struct bench_goal_list l = {0};
+    bench_goals_judge(r, &l);
+    const struct bench_goal *goals = l.goal;
     fprintf(out, "\nTargets\n");
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < l.count; i++)
         fprintf(out, "  %-3s  %-66s %8.2f %-4s (%s %.2f)\n", goals[i].met ? "yes" : "no",
                 goals[i].what, goals[i].measured, goals[i].unit,
                 goals[i].at_least ? "at least" : "at most", goals[i].target);
@@ -126,5 +129,6 @@ void bench_table_print(FILE *out, struct bench_results *r) {
     bench_table_rates(out, r);
     bench_table_flows(out, r);
     bench_table_memory(out, r);
+    bench_sandboxes_print(out, r);
     bench_table_goals(out, r);
 }
