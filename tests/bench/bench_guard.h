@@ -3,7 +3,7 @@
 
 #include "err.h"
 
-#define BENCH_GUARD_LIMIT_S 240
+#define BENCH_GUARD_LIMIT_S 480
 
 /* Splits into two processes and returns 0 in the one that is to do the work. The other one waits
  * for it, ends it when it takes too long or when SIGINT, SIGTERM or SIGHUP comes, stops every
