@@ -181,7 +181,7 @@ def remembered(place):
     if names(place) != ["sandbox.json"]:
         return False
     text = read(os.path.join(place, "sandbox.json"))
-    return len(text) < 65536 and re.search(rb'"state"\s*:\s*"gone"|"gone"\s*:\s*true', text)
+    return len(text) < 65536 and re.search(rb'"gone"\s*:\s*\{', text)
 
 
 def files(state):

@@ -26,7 +26,6 @@ ENDS = [
      "wall_time"),
     ("a segmentation fault", 39, {"argv": ["python3", "-c", "import os; os.kill(os.getpid(), 11)"]},
      "signal"),
-    ("kill -9 -1", 95, {"sh": "kill -9 -1; exit 5"}, None),
     ("a flood of output", 25, {"sh": "yes", "limits": {"wall_ms": 500, "output_bytes": 4096}},
      "wall_time"),
     ("a command that is not there", 42, {"argv": ["/no/such"]}, "start"),
@@ -117,9 +116,20 @@ def _(pair):
     with Box.make(pair.client) as box:
         answer = check.ok(box.sh("kill -9 1; echo $?; ls -l /proc/1/fd 2>&1 | wc -l; "
                                  "cat /proc/1/environ 2>/dev/null | wc -c"))
-        check.equal(check.lines(answer)[0], "1", "kill of process 1")
         check.equal(check.lines(answer)[2], "0", "bytes of its environment")
         check.equal(box.text("echo on"), "on\n", "afterwards")
+
+
+@test("kill -9 -1 ends what the same user runs, and the sandbox goes on", case=95)
+def _(pair):
+    with Box.make(pair.client) as box:
+        beside = box.start(argv=["sleep", "60"])
+        check.eventually(lambda: clean.marked(pair.client.mark), 3, "it runs")
+        answer = box.sh("kill -9 -1; exit 5")
+        check.member(answer["steps"][0]["end"]["cause"], ("exit", "signal"), "cause")
+        check.ended(box.wait_done(beside, 2), "signal", signal=9)
+        box.put("/workspace/f", b"x")
+        check.equal(box.text("cat f; echo on"), "xon\n", "the next one")
 
 
 # Background
