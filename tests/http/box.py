@@ -370,7 +370,9 @@ def warm_up(client):
     to find."""
     try:
         with Box.make(client) as box:
-            box.text("echo x > f")
+            for _ in range(3):
+                box.text("echo x > f; echo out; sleep 0.02; echo more; echo more >&2")
+                box.stream(sh="echo x; sleep 0.02; echo y", pty={"rows": 9, "cols": 9}).all()
             box.put("/workspace/g", b"x")
             box.tar("/workspace").close()
             box.sync([file_entry("h", b"x")])

@@ -176,6 +176,14 @@ def namespaces(pids, kind):
     return found
 
 
+def descriptors(pid):
+    """What a process has open, for people."""
+    found = {}
+    for number in names("/proc/%d/fd" % pid):
+        found.setdefault(link("/proc/%d/fd/%s" % (pid, number)), []).append(number)
+    return " ".join("%s=%s" % ("+".join(n), target) for target, n in sorted(found.items()))
+
+
 def remembered(place):
     """Is this directory what is kept of a sandbox that is gone, so that its id answers 410?"""
     if names(place) != ["sandbox.json"]:

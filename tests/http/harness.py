@@ -401,6 +401,8 @@ class Pair:
             if not left:
                 break
             if time.monotonic() > end:
+                if os.environ.get("PINFOLD_TEST_FDS"):
+                    print("# " + clean.descriptors(self.server_pid))
                 # The next test must not be blamed for this one's leftovers.
                 self.rest()
                 fail("not clean %s s after the answer: %s", seconds, "; ".join(left))

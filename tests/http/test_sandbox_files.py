@@ -177,7 +177,9 @@ def _(pair):
             check.error(answer, (400, 403, 404, 409))
             check.lacks(answer.body.decode("utf-8", "replace"), canary.SECRET, name)
         check.equal(box.content("/workspace/up"), box.text("cat /etc/passwd").encode(), "up")
-        check.equal(box.content("/workspace/host"), box.text("cat /etc/hostname").encode(), "host")
+        host = box.read("/workspace/host")
+        if host.status != 409:  # a link of /proc is not followed
+            check.equal(status(host, 200).body, box.text("cat /etc/hostname").encode(), "host")
         for name, wanted in (("l", b"legal\n"), ("dl/g", b"deep\n"), ("d/./g", b"deep\n"),
                              ("root/workspace/d/../f", b"legal\n")):
             check.equal(box.content("/workspace/" + name), wanted, name)
