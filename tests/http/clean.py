@@ -197,6 +197,9 @@ def files(state):
     found = []
     for at, dirs, plain in os.walk(state):
         dirs[:] = [d for d in dirs if d not in ("rootfs", "log")]
+        if os.path.basename(at) == "blobs":
+            # Contents are kept for the next sync; what is half there is not.
+            dirs[:] = [d for d in dirs if d == "tmp"]
         if os.path.basename(at) == "sandboxes":
             dirs[:] = [d for d in dirs if not remembered(os.path.join(at, d))]
         found.extend(os.path.join(at, one) for one in dirs + plain)
