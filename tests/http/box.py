@@ -371,6 +371,7 @@ def warm_up(client):
     try:
         with Box.make(client) as box:
             for _ in range(3):
+                box.run(argv=["echo", "x"])
                 box.text("echo x > f; echo out; sleep 0.02; echo more; echo more >&2")
                 box.stream(sh="echo x; sleep 0.02; echo y", pty={"rows": 9, "cols": 9}).all()
             box.put("/workspace/g", b"x")

@@ -16,6 +16,9 @@ from client import nonce, parallel
 from suite import Skip, test
 
 
+NEW_SERVER = ("threads of the server", "descriptors of the server")
+
+
 # D1: the server is killed in the middle of the morning
 
 
@@ -89,7 +92,7 @@ def _(_):
                                   "print(u.urlopen('http://127.0.0.1:8000/f').read())\""),
                     "file 18", "the page")
         parallel(20, lambda i: made[i].delete())
-        pair.check_clean(3)
+        pair.check_clean(3, NEW_SERVER)
 
 
 # D2: the disk fills up
@@ -276,7 +279,7 @@ def _(_):
         for box, ex in zip(made, ticking):
             check.equal(check.text(check.ok(box.wait_done(ex, 10))), wanted, "output")
             box.delete()
-        pair.check_clean(3)
+        pair.check_clean(3, NEW_SERVER)
 
 
 @test("a state directory of a newer version is refused with one sentence and left as it is",
