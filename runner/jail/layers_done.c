@@ -89,9 +89,12 @@ static int layers_done_snapshot(struct layers_job *job, const struct layers_repl
 static int layers_done_volume(struct layers_job *job, const struct layers_reply *reply, int *fd,
                               struct err *err) {
     struct layers_volume *v = job->v;
-    if ((reply->flags & LAYERS_OWN) && v->own != NULL && v->own->root_fd < 0 && *fd >= 0) {
+    bool format = (job->req.flags & LAYERS_FORMAT) != 0;
+    /* A disk file that did not take the places of the jail's directories is none of its own. */
+    if ((reply->flags & LAYERS_OWN) && v->own->root_fd < 0 && *fd >= 0 &&
+        !(format && reply->code != 0)) {
         v->own->root_fd = fd_steal(fd);
-        v->own->in_file = (job->req.flags & LAYERS_FORMAT) != 0;
+        v->own->in_file = format;
         v->base_bytes = reply->base_bytes;
         v->base_inodes = reply->base_inodes;
     }

@@ -191,6 +191,16 @@ static int layers_work_count(const struct layers_work *w, uint32_t number, uint6
     return 0;
 }
 
+/* A snapshot that was made must not fail for its size: then it holds all that there is. */
+static void layers_work_size(const struct layers_work *w, uint32_t number, uint64_t *bytes,
+                             uint64_t *files) {
+    struct statfs fs;
+    if (layers_work_count(w, number, bytes, files, NULL) != 0 && fstatfs(w->own, &fs) == 0) {
+        *bytes = (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
+        *files = fs.f_files - fs.f_ffree;
+    }
+}
+
 /* What the snapshot will stand on becomes one layer. It holds what the many do, so that the live
  * directory, whose changes go on meanwhile, may lie over either. */
 static int layers_work_merge(struct layers_work *w, struct err *err) {
@@ -213,11 +223,11 @@ static int layers_work_merge(struct layers_work *w, struct err *err) {
     while (count > 0) {
         fd_close(&before[--count]);
     }
-    if (rc != 0 || layers_work_count(w, w->req.merge, &w->reply.merge_bytes, &w->reply.merge_files,
-                                     err) != 0) {
+    if (rc != 0) {
         layers_work_abandon(w, w->req.merge);
         return err_wrap(err, "merge layers");
     }
+    layers_work_size(w, w->req.merge, &w->reply.merge_bytes, &w->reply.merge_files);
     w->reply.flags |= LAYERS_MERGED;
     w->req.depth = 1;
     w->req.stack[0] = (struct layers_request_layer){.fs = 0, .number = w->req.merge};
@@ -229,6 +239,11 @@ static int layers_work_open(struct layers_work *w, struct err *err) {
         return -1;
     }
     if (w->req.litter != 0) {
+        char from[32];
+        char to[32];
+        (void)snprintf(from, sizeof from, "layers/%u", w->req.litter); /* it came that far */
+        (void)snprintf(to, sizeof to, "trash/litter%u", w->req.litter);
+        (void)renameat(w->own, from, w->own, to);
         layers_work_abandon(w, w->req.litter);
     }
     return 0;
@@ -257,7 +272,8 @@ static int layers_work_snapshot(struct layers_work *w, struct err *err) {
     if (busy < 0 || (busy > 0 && layers_work_copy(w, err) != 0)) {
         return -1;
     }
-    return layers_work_count(w, w->req.layer, &w->reply.layer_bytes, &w->reply.layer_files, err);
+    layers_work_size(w, w->req.layer, &w->reply.layer_bytes, &w->reply.layer_files);
+    return 0;
 }
 
 /* ---- restore ---- */
@@ -269,19 +285,33 @@ static void layers_work_tidy(const struct layers_work *w) {
     }
 }
 
+/* What the directories hold that a restore discards. */
+static uint64_t layers_work_discarded(const struct layers_work *w) {
+    fd_cleanup int live = w->req.live == 0 ? openat(w->own, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+                                           : layers_view_dir(w, "live", w->req.live, NULL);
+    uint64_t sum = 0;
+    for (size_t i = 0; live >= 0 && i < LAYERS_PLACES; i++) {
+        uint64_t bytes = 0;
+        uint64_t files = 0;
+        fd_cleanup int dir = layers_places[i].bit & LAYERS_KEPT & w->req.writable
+                                 ? layers_walk_open(live, layers_places[i].name)
+                                 : -1;
+        if (dir >= 0 && layers_walk_count(dir, &bytes, &files, NULL) == 0) {
+            sum += bytes;
+        }
+    }
+    return sum;
+}
+
 /* What is there now and will be gone makes room for the snapshot. */
 static bool layers_work_room_later(const struct layers_work *w) {
     struct statfs fs;
-    uint64_t bytes = 0;
-    uint64_t files = 0;
-    fd_cleanup int live = w->req.live != 0 ? layers_view_dir(w, "live", w->req.live, NULL) : -1;
-    if (live < 0 || fstatfs(w->own, &fs) != 0 ||
-        layers_walk_count(live, &bytes, &files, NULL) != 0) {
+    if (w->req.disk_bytes <= w->req.other_bytes || fstatfs(w->own, &fs) != 0) {
         return false;
     }
     uint64_t used = (fs.f_blocks - fs.f_bfree) * (uint64_t)fs.f_bsize;
-    return used - (bytes < used ? bytes : used) + w->req.other_bytes <= w->req.disk_bytes &&
-           w->req.disk_bytes > w->req.other_bytes;
+    uint64_t gone = layers_work_discarded(w);
+    return used - (gone < used ? gone : used) <= w->req.disk_bytes - w->req.other_bytes;
 }
 
 static int layers_work_restore(struct layers_work *w, struct err *err) {

@@ -209,6 +209,11 @@ static void test_room_that_a_restore_makes_is_used(void **state) {
     test_jail_open(t, &b, 16 * JAIL_MIB, 1000);
     test_in(&a, write_mib, "/workspace/10");
     test_works(test_snapshot(t, &a, "ten", true), t);
+    test_in(&b, write_mib, "/workspace/9"); /* where no snapshot was made yet */
+    test_works(test_restore(t, &b, "ten"), t);
+    test_in(&b, room_mib, "6");
+    test_jail_close(&b);
+    test_jail_open(t, &b, 16 * JAIL_MIB, 1000);
     test_works(test_snapshot(t, &b, "none", true), t);
     test_in(&b, write_mib, "/workspace/9");
     test_works(test_restore(t, &b, "ten"), t);
