@@ -1,5 +1,6 @@
 #include "api_exec.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,6 +103,12 @@ static int api_exec_refused(const struct sandbox *sb, const struct err *err,
     if (err->kind == ERR_LIMIT)
         return api_error_set(error, 429, "too_many_executions", NULL,
                              "As many executions run in this sandbox as are possible at once.");
+    if (err->code == EMFILE || err->code == ENFILE || err->code == ENOMEM)
+        return api_error_set(error, 503, "busy", NULL,
+                             "The server has too much at once to do; try again.");
+    if (err->code == ENOSPC || err->code == EDQUOT)
+        return api_error_set(error, 507, "no_space", NULL,
+                             "The server has no room to keep what the command writes.");
     return api_error_set(error, 500, "internal", NULL, "The command could not be sent.");
 }
 
