@@ -66,6 +66,7 @@ struct exec {
     uint32_t kind;
     uint32_t end_on;
     uint32_t stragglers;
+    bool dismissed;     /* never used: its process was told to go, and is not reaped yet */
     bool killed;        /* cgroup.kill was written */
     bool terminal;      /* it was asked for, and has not come */
     bool frozen;        /* cgroup.freeze was written */

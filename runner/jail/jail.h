@@ -89,9 +89,10 @@ struct jail {
     struct cgroup_jail cgroup;
     struct limits limits;  /* in force for the whole jail */
     struct limits applied; /* last written to the jail's cgroup (steps may narrow) */
-    struct exec *spare;    /* waits to exec, or is being prepared; NULL = none */
+    struct exec *spare;    /* wait to exec, or are being prepared, the oldest first; NULL = none */
     struct exec *execs;    /* started, also those whose cgroup is still there */
-    struct loop_timer sweep_timer;
+    struct loop_timer sweep_timer, stock_timer;
+    uint64_t used_ns;             /* the last start */
     unsigned running;             /* started and not over */
     unsigned forked;              /* so far */
     unsigned lost;                /* children in a row that died before they were used */
@@ -163,9 +164,15 @@ void jail_exec_terminal(struct jail *jail, struct exec *exec, int master);
 void jail_exec_ready(struct jail *jail, struct exec *exec);
 /* For jail.c: the listener of the filter has something to tell. `arg` is the jail. */
 void jail_filtered(void *arg, uint32_t events);
-/* For jail.c (jail_run.c): a child of process 1 has ended; one that is not used any more is
- * dismissed; all of them at the end. */
+/* For jail.c (jail_run.c): a child of process 1 has ended. */
 void jail_exited(struct jail *jail, const struct initmsg_report *report);
+/* For jail_run.c (jail_spare.c): the spare that jail_is_ready() found; looks after the spares of a
+ * sandbox a little later, and after the groups of what is over, now; was it a spare that ended? */
+struct exec *jail_take_spare(struct jail *jail);
+void jail_stock(struct jail *jail, uint64_t wait_ns);
+void jail_sweep(void *arg);
+bool jail_spare_exited(struct jail *jail, uint32_t pid);
+/* For jail.c: the end of all executions, used or not. */
 void jail_close_execs(struct jail *jail);
 int jail_remove_execs(struct jail *jail, struct err *err);
 void jail_free_execs(struct jail *jail);

@@ -12,9 +12,10 @@
 #include "jail.h"
 #include "layers.h"
 
-#define JAIL_LOST_MAX 2
-#define JAIL_FULL_SLACK (1u << 20)
-#define JAIL_SWEEP_NS (2 * CLOCK_NS_PER_MS)
+/* When to see to the spares of a sandbox: while a command runs, but after a short one is over; and
+ * when one has ended, but after its answer is out. */
+#define JAIL_STOCK_BUSY_NS (3 * CLOCK_NS_PER_MS)
+#define JAIL_STOCK_QUIET_NS (CLOCK_NS_PER_MS / 2)
 
 int jail_disk(const struct jail *j, uint64_t *bytes, uint64_t *inodes, bool *full) {
     struct statfs fs;
@@ -99,66 +100,6 @@ int jail_make_sandbox(struct jail *j, struct err *err) {
     return cgroup_step_limit(j->host->cgroups, &j->spare->cgroup, &j->limits, err);
 }
 
-static struct exec *jail_prepare(struct jail *j, struct err *err) {
-    struct exec *x = exec_new(j, j->forked++, err);
-    if (x != NULL && (exec_make_cgroup(x, err) != 0 || exec_connect(x, err) != 0)) {
-        exec_close(x);
-        (void)exec_remove(x, NULL);
-        cgroup_step_abandon(&x->cgroup);
-        exec_free(x);
-        return NULL;
-    }
-    return x;
-}
-
-bool jail_is_ready(const struct jail *j) {
-    return j->state == JAIL_READY && j->spare != NULL && j->spare->state == EXEC_READY;
-}
-
-bool jail_is_spent(const struct jail *j) {
-    return j->state == JAIL_READY && j->spare == NULL;
-}
-
-bool jail_is_full(const struct jail *j, uint64_t *peak_bytes) {
-    uint64_t peak = 0;
-    if (cgroup_jail_peak(&j->cgroup, &peak, NULL) != 0) {
-        return false;
-    }
-    *peak_bytes = peak;
-    return j->lost > JAIL_LOST_MAX || peak + JAIL_FULL_SLACK >= j->limits.v[LIMIT_MEM_BYTES];
-}
-
-/* Groups of executions that are over go; one whose dead processes are not yet reaped is tried again
- * a little later. */
-static void jail_sweep(void *arg) {
-    struct jail *j = arg;
-    struct err err;
-    bool left = false;
-    for (struct exec **at = &j->execs; *at != NULL;) {
-        struct exec *x = *at;
-        if (x->state == EXEC_OVER && exec_remove(x, &err) == 0) {
-            *at = x->next;
-            exec_free(x);
-            continue;
-        }
-        left = left || x->state == EXEC_OVER;
-        at = &x->next;
-    }
-    if (left && j->state == JAIL_READY) {
-        (void)loop_timer_at(j->host->loop, &j->sweep_timer, clock_mono_ns() + JAIL_SWEEP_NS,
-                            jail_sweep, j, NULL);
-    }
-}
-
-int jail_renew(struct jail *j, struct err *err) {
-    if (!jail_is_spent(j)) {
-        return err_set(err, ERR_STATE, 0, "the jail is busy");
-    }
-    jail_sweep(j);
-    j->spare = jail_prepare(j, err);
-    return j->spare == NULL ? -1 : 0;
-}
-
 static void jail_started(struct jail *j, struct exec *x) {
     struct exec **at = &j->execs;
     while (*at != NULL) {
@@ -174,20 +115,17 @@ int jail_exec(struct jail *j, const struct exec_request *q, void *owner, struct 
         return err_set(err, ERR_STATE, 0, "the jail is not ready for an execution");
     }
     struct err why;
-    struct exec *x = j->spare;
+    struct exec *x = jail_take_spare(j);
     x->owner = owner;
-    j->spare = NULL;
-    j->lost = 0;
     jail_started(j, x);
     if (jail_apply(j, &q->limits, &why) != 0 || exec_start(x, q, &why) != 0) {
         jail_fail(j, "start", why.code, why.text);
         return 0;
     }
-    if ((q->flags & WIRE_EXEC_MORE) || j->sandbox) {
-        j->spare = jail_prepare(j, &why);
-        if (j->spare == NULL && why.code != ENOMEM) {
-            jail_fail(j, "next child", why.code, why.text);
-        }
+    if (j->sandbox) {
+        jail_stock(j, JAIL_STOCK_BUSY_NS);
+    } else if ((q->flags & WIRE_EXEC_MORE) && jail_renew(j, &why) != 0 && why.code != ENOMEM) {
+        jail_fail(j, "next child", why.code, why.text);
     }
     return 0;
 }
@@ -266,11 +204,7 @@ void jail_exec_done(struct jail *j, struct exec *x, const struct wire_end *end) 
     }
     exec_close(x);
     if (j->sandbox) {
-        /* The next command may be here already: that one first. */
-        if (j->sweep_timer.slot == 0) {
-            (void)loop_timer_at(j->host->loop, &j->sweep_timer, clock_mono_ns() + JAIL_SWEEP_NS,
-                                jail_sweep, j, NULL);
-        }
+        jail_stock(j, JAIL_STOCK_QUIET_NS); /* the next command may be here already: that first */
         return;
     }
     if (j->spare != NULL) {
@@ -289,32 +223,6 @@ void jail_exec_terminal(struct jail *j, struct exec *x, int master) {
     }
 }
 
-/* The process that waits died: the kernel's oom killer may pick it. Another one is made when it is
- * needed (jail_renew()): `ready` has the owner look again, and decide. */
-static void jail_lose_spare(struct jail *j) {
-    struct err err;
-    struct exec *x = j->spare;
-    j->lost++;
-    j->spare = NULL;
-    exec_close(x);
-    x->state = EXEC_OVER;
-    if (exec_remove(x, &err) == 0) {
-        exec_free(x);
-    } else {
-        x->next = j->execs;
-        j->execs = x;
-        jail_sweep(j);
-    }
-    j->events->ready(j->arg, j);
-}
-
-/* Is `pid` the child that waits, and has not been used? One that died before it said a word is not
- * known by its number yet. */
-static bool jail_is_spare(const struct jail *j, uint32_t pid) {
-    const struct exec *x = j->spare;
-    return x != NULL && (x->inside_pid == pid || x->inside_pid == 0);
-}
-
 void jail_exited(struct jail *j, const struct initmsg_report *r) {
     for (struct exec *x = j->execs; x != NULL; x = x->next) {
         if (x->state == EXEC_RUNNING && x->inside_pid == r->pid) {
@@ -322,43 +230,7 @@ void jail_exited(struct jail *j, const struct initmsg_report *r) {
             return;
         }
     }
-    if (j->state == JAIL_READY && jail_is_spare(j, r->pid)) {
-        jail_lose_spare(j);
-    } else {
+    if (!jail_spare_exited(j, r->pid)) {
         jail_fail(j, "child", ECHILD, "a child ended during set-up");
-    }
-}
-
-void jail_close_execs(struct jail *j) {
-    loop_timer_stop(j->host->loop, &j->sweep_timer);
-    for (struct exec *x = j->execs; x != NULL; x = x->next) {
-        exec_close(x);
-    }
-    if (j->spare != NULL) {
-        exec_close(j->spare);
-    }
-}
-
-int jail_remove_execs(struct jail *j, struct err *err) {
-    int rc = j->spare != NULL && exec_remove(j->spare, err) != 0 ? -1 : 0;
-    for (struct exec *x = j->execs; x != NULL; x = x->next) {
-        if (exec_remove(x, err) != 0) {
-            rc = -1;
-        }
-    }
-    return rc;
-}
-
-void jail_free_execs(struct jail *j) {
-    if (j->spare != NULL) {
-        j->spare->next = j->execs;
-        j->execs = j->spare;
-        j->spare = NULL;
-    }
-    while (j->execs != NULL) {
-        struct exec *x = j->execs;
-        j->execs = x->next;
-        cgroup_step_abandon(&x->cgroup); /* does nothing when they are gone */
-        exec_free(x);
     }
 }

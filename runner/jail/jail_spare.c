@@ -1,0 +1,224 @@
+/* The children that wait to exec: a run has one at most; a sandbox has one while it rests and two
+ * while it is used, so that a command never waits for the making of its process, and that making
+ * never stands in the way of one that runs. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "jail.h"
+
+#define JAIL_LOST_MAX 2
+#define JAIL_FULL_SLACK (1u << 20)
+#define JAIL_SWEEP_NS (2 * CLOCK_NS_PER_MS)
+#define JAIL_SPARES_USED 2u
+#define JAIL_REST_NS CLOCK_NS_PER_S /* without a command: one spare is enough */
+
+static struct exec *jail_prepare(struct jail *j, struct err *err) {
+    struct exec *x = exec_new(j, j->forked++, err);
+    if (x != NULL && (exec_make_cgroup(x, err) != 0 || exec_connect(x, err) != 0)) {
+        exec_close(x);
+        (void)exec_remove(x, NULL);
+        cgroup_step_abandon(&x->cgroup);
+        exec_free(x);
+        return NULL;
+    }
+    return x;
+}
+
+bool jail_is_ready(const struct jail *j) {
+    return j->state == JAIL_READY && j->spare != NULL && j->spare->state == EXEC_READY;
+}
+
+bool jail_is_spent(const struct jail *j) {
+    return j->state == JAIL_READY && j->spare == NULL;
+}
+
+bool jail_is_full(const struct jail *j, uint64_t *peak_bytes) {
+    uint64_t peak = 0;
+    if (cgroup_jail_peak(&j->cgroup, &peak, NULL) != 0) {
+        return false;
+    }
+    *peak_bytes = peak;
+    return j->lost > JAIL_LOST_MAX || peak + JAIL_FULL_SLACK >= j->limits.v[LIMIT_MEM_BYTES];
+}
+
+/* Groups of executions that are over go; one whose dead processes are not yet reaped is tried again
+ * a little later. */
+void jail_sweep(void *arg) {
+    struct jail *j = arg;
+    struct err err;
+    bool left = false;
+    for (struct exec **at = &j->execs; *at != NULL;) {
+        struct exec *x = *at;
+        bool gone = x->state == EXEC_OVER && !x->dismissed;
+        if (gone && exec_remove(x, &err) == 0) {
+            *at = x->next;
+            exec_free(x);
+            continue;
+        }
+        left = left || gone;
+        at = &x->next;
+    }
+    if (left && j->state == JAIL_READY) {
+        (void)loop_timer_at(j->host->loop, &j->sweep_timer, clock_mono_ns() + JAIL_SWEEP_NS,
+                            jail_sweep, j, NULL);
+    }
+}
+
+static void jail_add_spare(struct jail *j, struct exec *x) {
+    struct exec **at = &j->spare;
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *at = x;
+    x->next = NULL;
+}
+
+int jail_renew(struct jail *j, struct err *err) {
+    if (!jail_is_spent(j)) {
+        return err_set(err, ERR_STATE, 0, "the jail is busy");
+    }
+    jail_sweep(j);
+    struct exec *x = jail_prepare(j, err);
+    if (x == NULL) {
+        return -1;
+    }
+    jail_add_spare(j, x);
+    return 0;
+}
+
+struct exec *jail_take_spare(struct jail *j) {
+    struct exec *x = j->spare;
+    j->spare = x->next;
+    x->next = NULL;
+    j->lost = 0;
+    j->used_ns = clock_mono_ns();
+    return x;
+}
+
+/* It is not used any more: its socket's end tells it to go, process 1 reports that, and its group
+ * is removed. */
+static void jail_dismiss(struct jail *j, struct exec *x) {
+    exec_close(x);
+    x->state = EXEC_OVER;
+    x->dismissed = true;
+    x->next = j->execs;
+    j->execs = x;
+}
+
+/* One is made at a time, since one that has not said a word is not known by its number. */
+static void jail_stock_due(void *arg) {
+    struct jail *j = arg;
+    struct err err;
+    unsigned ready = 0;
+    unsigned making = 0;
+    uint64_t now = clock_mono_ns();
+    bool rests = j->running == 0 && now >= j->used_ns + JAIL_REST_NS;
+    if (j->state != JAIL_READY) {
+        return;
+    }
+    jail_sweep(j);
+    for (const struct exec *x = j->spare; x != NULL; x = x->next) {
+        ready += x->state == EXEC_READY;
+        making += x->state != EXEC_READY;
+    }
+    if (rests && ready == JAIL_SPARES_USED) {
+        struct exec *extra = j->spare->next;
+        j->spare->next = NULL;
+        jail_dismiss(j, extra);
+    } else if (!rests && making == 0 && ready < JAIL_SPARES_USED) {
+        struct exec *x = jail_prepare(j, &err);
+        if (x != NULL) {
+            jail_add_spare(j, x);
+        } else if (err.code != ENOMEM) {
+            jail_fail(j, "next child", err.code, err.text);
+            return;
+        }
+    }
+    if (!rests) {
+        jail_stock(j, ready + making < JAIL_SPARES_USED ? 2 * JAIL_SWEEP_NS : JAIL_REST_NS);
+    }
+}
+
+void jail_stock(struct jail *j, uint64_t wait_ns) {
+    uint64_t due = clock_mono_ns() + wait_ns;
+    if (j->stock_timer.slot == 0 || due < j->stock_timer.due_ns) {
+        (void)loop_timer_at(j->host->loop, &j->stock_timer, due, jail_stock_due, j, NULL);
+    }
+}
+
+/* The process that waits died: the kernel's oom killer may pick it. Another one is made when it is
+ * needed (jail_renew()): `ready` has the owner look again, and decide. */
+static void jail_lose_spare(struct jail *j, struct exec *x) {
+    struct exec **at = &j->spare;
+    while (*at != x) {
+        at = &(*at)->next;
+    }
+    *at = x->next;
+    j->lost++;
+    jail_dismiss(j, x);
+    x->dismissed = false; /* it is gone already */
+    jail_sweep(j);
+    j->events->ready(j->arg, j);
+}
+
+bool jail_spare_exited(struct jail *j, uint32_t pid) {
+    for (struct exec *x = j->execs; x != NULL; x = x->next) {
+        if (x->dismissed && x->inside_pid == pid) {
+            x->dismissed = false;
+            jail_sweep(j);
+            return true;
+        }
+    }
+    if (j->state != JAIL_READY) {
+        return false;
+    }
+    for (struct exec *x = j->spare; x != NULL; x = x->next) {
+        /* One that died before it said a word is not known by its number yet. */
+        if (x->inside_pid == pid || x->inside_pid == 0) {
+            jail_lose_spare(j, x);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void jail_gather(struct jail *j) {
+    while (j->spare != NULL) {
+        struct exec *x = j->spare;
+        j->spare = x->next;
+        x->next = j->execs;
+        j->execs = x;
+    }
+}
+
+void jail_close_execs(struct jail *j) {
+    loop_timer_stop(j->host->loop, &j->sweep_timer);
+    loop_timer_stop(j->host->loop, &j->stock_timer);
+    jail_gather(j);
+    for (struct exec *x = j->execs; x != NULL; x = x->next) {
+        exec_close(x);
+    }
+}
+
+int jail_remove_execs(struct jail *j, struct err *err) {
+    int rc = 0;
+    jail_gather(j);
+    for (struct exec *x = j->execs; x != NULL; x = x->next) {
+        if (exec_remove(x, err) != 0) {
+            rc = -1;
+        }
+    }
+    return rc;
+}
+
+void jail_free_execs(struct jail *j) {
+    jail_gather(j);
+    while (j->execs != NULL) {
+        struct exec *x = j->execs;
+        j->execs = x->next;
+        cgroup_step_abandon(&x->cgroup); /* does nothing when they are gone */
+        exec_free(x);
+    }
+}
