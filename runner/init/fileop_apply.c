@@ -12,7 +12,6 @@
 #include "fileop_commit.h"
 #include "fileop_make.h"
 #include "fileop_path.h"
-#include "fileop_walk.h"
 
 #define FILEOP_APPLY_TRIES 16
 #define FILEOP_APPLY_LOST ".pinfold-lost-"
@@ -25,40 +24,6 @@ struct fileop_applying {
     char name[FILEOP_PATH_SECRET]; /* of the stage */
     struct fileop_commit commit;
 };
-
-/* Whoever works in a stage holds its lock. */
-static int fileop_apply_stale(void *arg, const struct fileop_node *node, bool *enter) {
-    (void)arg;
-    *enter = false;
-    if (!node->is_dir || !fileop_path_hidden(node->name)) {
-        return 0;
-    }
-    int fd = openat(node->dir, node->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        (void)fileop_remove_tree(node->dir, node->name);
-    }
-    fileop_op_close(fd);
-    return 0;
-}
-
-static int fileop_apply_fault(void *arg, const char *path, size_t len, int code) {
-    (void)arg;
-    (void)path;
-    (void)len;
-    (void)code;
-    return 0;
-}
-
-/* Removes what an apply that was killed has left. */
-static void fileop_apply_sweep(int holder) {
-    const struct fileop_walk w = {
-        .visit = fileop_apply_stale, .fault = fileop_apply_fault, .hidden = true, .depth = 1};
-    int fd = openat(holder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd >= 0) {
-        (void)fileop_walk(fd, &w);
-    }
-    fileop_op_close(fd);
-}
 
 static void fileop_apply_unmake(int holder, const char *name) {
     int code = errno;
@@ -92,7 +57,7 @@ static int fileop_apply_stage_in(struct fileop_applying *a, int holder) {
         }
         int rc = fileop_apply_hold(a, holder);
         if (rc > 0) {
-            fileop_apply_sweep(holder);
+            fileop_remove_stale(holder);
             return 0;
         }
         if (rc < 0) {

@@ -123,6 +123,13 @@ int fileop_scan(struct fileop_op *o) {
     if (fd < 0) {
         return -1;
     }
+    /* Where apply works, and so before every apply that a sync makes. */
+    int above = fileop_path_above(fd);
+    if (above >= 0) {
+        fileop_remove_stale(above);
+    }
+    fileop_op_close(above);
+    fileop_remove_stale(fd);
     int rc = fileop_walk(fd, &w);
     fileop_op_close(fd);
     return rc;

@@ -48,6 +48,8 @@ int fileop_move(struct fileop_op *o);
 int fileop_remove(struct fileop_op *o);
 /* Removes a tree without following a link; not there is no failure. */
 int fileop_remove_tree(int dir, const char *name);
+/* Removes from a directory what an apply has left that was killed: it would take room, unseen. */
+void fileop_remove_stale(int dir);
 /* fileop_unpack.c */
 int fileop_unpack(struct fileop_op *o);
 /* fileop_apply.c */

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include "fileop_path.h"
@@ -169,4 +170,33 @@ int fileop_remove(struct fileop_op *o) {
     }
     fileop_op_close(dir);
     return rc;
+}
+
+/* Whoever works in a directory of that name holds its lock. */
+static int fileop_remove_stale_one(void *arg, const struct fileop_node *node, bool *enter) {
+    (void)arg;
+    *enter = false;
+    if (!node->is_dir || !fileop_path_hidden(node->name)) {
+        return 0;
+    }
+    int fd = openat(node->dir, node->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        (void)fileop_remove_tree(node->dir, node->name);
+    }
+    fileop_op_close(fd);
+    return 0;
+}
+
+void fileop_remove_stale(int dir) {
+    struct fileop_removing r = {0};
+    const struct fileop_walk w = {.arg = &r,
+                                  .visit = fileop_remove_stale_one,
+                                  .fault = fileop_remove_fault,
+                                  .hidden = true,
+                                  .depth = 1};
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd >= 0) {
+        (void)fileop_walk(fd, &w);
+    }
+    fileop_op_close(fd);
 }

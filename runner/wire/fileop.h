@@ -70,7 +70,7 @@
  *
  * Paths of records are relative to PATH and pass bundle_path_ok(); "" is PATH itself, in answers
  * only. Names that begin with FILEOP_HIDDEN are those of work in progress: no walk tells them,
- * unpack and apply do not make them, and apply removes those that a process left which was killed.
+ * unpack and apply do not make them, and scan and apply remove those that a killed process left.
  */
 #pragma once
 

@@ -254,7 +254,7 @@ static void test_leftovers_are_swept(void **state) {
     waitpid(p.op, &status, 0);
     close(p.in);
     close(p.out);
-    FT_EXPECT(f, &in, FILEOP_OK, "apply", ft_path(f, "w"));
+    FT_EXPECT(f, NULL, FILEOP_OK, "scan", ft_path(f, "w"));
     assert_int_equal(ft_count(f, ""), 1);
     buf_done(&in);
 }

@@ -260,7 +260,7 @@ static void test_work_in_progress_is_not_told(void **state) {
     struct ft_answer a;
     ft_dir(f, FILEOP_HIDDEN "0123", 0755);
     ft_file(f, "a", "", 0644);
-    FT_RUN(f, NULL, &a, "scan", ft_path(f, ""));
+    FT_RUN(f, NULL, &a, "list", ft_path(f, ""), "9", "9", "");
     ft_ok(&a);
     assert_int_equal(a.count, 2);
     ft_free(&a);
