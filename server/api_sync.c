@@ -112,6 +112,8 @@ static void api_sync_file(struct json_out *j, const struct sync_node *n) {
     json_out_u64(j, "size", n->stamp.size);
     sync_sha256_text(n->sha256, hex);
     json_out_str(j, "sha256", hex);
+    if (n->absent)
+        json_out_bool(j, "stored", false);
 }
 
 static void api_sync_entry(struct json_out *j, const struct sync_node *n) {

@@ -8,13 +8,11 @@
 #include "fd.h"
 
 #define SYNC_APPLY_PIECE ((size_t)64 * 1024)
-/* Write and search: what changing the contents of a directory takes. */
-#define SYNC_APPLY_OPEN 0300u
 
 struct sync_apply {
     struct sync_apply_task task;
     struct fileop_run *run;
-    struct sync_steps asked, told;
+    size_t asked, told;           /* nodes: the next to ask for, the next to be told of */
     const struct sync_node *node; /* whose contents are being sent */
     int fd;
     uint64_t left;
@@ -22,62 +20,15 @@ struct sync_apply {
     char piece[SYNC_APPLY_PIECE];
 };
 
-/* The mode that a directory has in the end. */
-static uint32_t sync_apply_mode(const struct sync_node *n) {
-    return n->want != NULL && n->todo != SYNC_SAME ? sync_node_mode(n) : n->seen->mode;
-}
-
-static bool sync_apply_is_directory(const struct sync_node *n) {
-    if (n->todo == SYNC_DROP || n->todo == SYNC_COVERED)
-        return false;
-    return n->want != NULL ? n->want->kind == FILEOP_DIRECTORY
-                           : n->seen != NULL && n->seen->kind == FILEOP_DIRECTORY;
-}
-
-/* Is it closed before, or to be closed at the end? */
-static bool sync_apply_opens(const struct sync_node *n) {
-    if (!n->touched || !sync_apply_is_directory(n))
-        return false;
-    uint32_t before = n->seen != NULL && n->seen->kind == FILEOP_DIRECTORY ? n->seen->mode : 0777;
-    return (before & sync_apply_mode(n) & SYNC_APPLY_OPEN) != SYNC_APPLY_OPEN;
-}
-
-static enum sync_step sync_apply_forth(const struct sync_plan *p, struct sync_steps *s, size_t *n,
-                                       uint32_t *mode) {
-    while (s->at < p->count) {
-        const struct sync_node *node = &p->nodes[s->at];
-        *n = s->at++;
-        if (node->todo == SYNC_DROP)
-            return SYNC_STEP_REMOVE;
-        if (sync_apply_opens(node)) {
-            *mode = sync_apply_mode(node) | SYNC_APPLY_OPEN | 0400;
-            return SYNC_STEP_ENTRY;
-        }
-        if (node->todo == SYNC_MAKE || node->todo == SYNC_SET) {
-            *mode = node->want->kind == FILEOP_SYMLINK ? 0777 : sync_node_mode(node);
-            return SYNC_STEP_ENTRY;
-        }
+/* The next node from *at on of which a record is sent. Directories that are shut are opened and
+ * shut again by the operation, and it sets their modes last. */
+static struct sync_node *sync_apply_next(const struct sync_plan *p, size_t *at) {
+    while (*at < p->count) {
+        struct sync_node *n = &p->nodes[(*at)++];
+        if (n->todo == SYNC_DROP || n->todo == SYNC_MAKE || n->todo == SYNC_SET)
+            return n;
     }
-    return SYNC_STEP_OVER;
-}
-
-enum sync_step sync_apply_step(const struct sync_plan *p, struct sync_steps *s, size_t *n,
-                               uint32_t *mode) {
-    if (!s->closing) {
-        enum sync_step step = sync_apply_forth(p, s, n, mode);
-        if (step != SYNC_STEP_OVER)
-            return step;
-        s->closing = true;
-    }
-    while (s->at > 0) {
-        const struct sync_node *node = &p->nodes[--s->at];
-        if (sync_apply_opens(node)) {
-            *n = s->at;
-            *mode = sync_apply_mode(node);
-            return SYNC_STEP_ENTRY;
-        }
-    }
-    return SYNC_STEP_OVER;
+    return NULL;
 }
 
 static void sync_apply_fail(struct sync_apply *a) {
@@ -106,15 +57,14 @@ static int sync_apply_contents(struct sync_apply *a) {
     return fileop_run_put(a->run, &rec, "", "", a->piece);
 }
 
-static int sync_apply_entry(struct sync_apply *a, const struct sync_node *n, uint32_t mode) {
+static int sync_apply_entry(struct sync_apply *a, const struct sync_node *n) {
     const struct sync_entry *want = n->want;
-    size_t len;
-    const char *path = sync_node_path(n, &len), *target = "";
+    const char *target = "";
     struct fileop_record rec = {.type = FILEOP_ENTRY,
-                                .kind = want != NULL ? want->kind : FILEOP_DIRECTORY,
-                                .mode = mode,
+                                .kind = want->kind,
+                                .mode = want->kind == FILEOP_SYMLINK ? 0777 : sync_node_mode(n),
                                 .mtime_ns = FILEOP_MTIME_NONE,
-                                .path_len = (uint32_t)len};
+                                .path_len = want->path_len};
     if (rec.kind == FILEOP_SYMLINK) {
         rec.target_len = want->target_len;
         target = want->target;
@@ -132,31 +82,29 @@ static int sync_apply_entry(struct sync_apply *a, const struct sync_node *n, uin
             }
         }
     }
-    return fileop_run_put(a->run, &rec, path, target, NULL);
+    return fileop_run_put(a->run, &rec, want->path, target, NULL);
 }
 
 static void sync_apply_write(void *arg) {
     struct sync_apply *a = arg;
     int rc = 1;
     while (rc > 0 && !a->failed) {
-        size_t n, len;
-        uint32_t mode = 0;
+        size_t len;
         if (a->node != NULL) {
             rc = sync_apply_contents(a);
             continue;
         }
-        enum sync_step step = sync_apply_step(a->task.plan, &a->asked, &n, &mode);
-        if (step == SYNC_STEP_OVER) {
+        const struct sync_node *n = sync_apply_next(a->task.plan, &a->asked);
+        if (n == NULL) {
             fileop_run_finish(a->run);
             return;
         }
-        if (step == SYNC_STEP_ENTRY) {
-            rc = sync_apply_entry(a, &a->task.plan->nodes[n], mode);
+        if (n->todo != SYNC_DROP) {
+            rc = sync_apply_entry(a, n);
             continue;
         }
-        struct fileop_record rec = {.type = FILEOP_REMOVE};
-        const char *path = sync_node_path(&a->task.plan->nodes[n], &len);
-        rec.path_len = (uint32_t)len;
+        const char *path = sync_node_path(n, &len);
+        struct fileop_record rec = {.type = FILEOP_REMOVE, .path_len = (uint32_t)len};
         rc = fileop_run_put(a->run, &rec, path, "", NULL);
     }
 }
@@ -165,19 +113,16 @@ static void sync_apply_write(void *arg) {
  * remembered. */
 static int sync_apply_item(void *arg, const struct fileop_item *item) {
     struct sync_apply *a = arg;
-    size_t i, len;
-    uint32_t mode;
-    enum sync_step step;
+    struct sync_node *n;
     if (item->rec.type != FILEOP_ENTRY)
         return 0;
-    while ((step = sync_apply_step(a->task.plan, &a->told, &i, &mode)) == SYNC_STEP_REMOVE)
+    while ((n = sync_apply_next(a->task.plan, &a->told)) != NULL && n->todo == SYNC_DROP)
         ;
-    if (step == SYNC_STEP_OVER)
+    if (n == NULL)
         return 0;
-    struct sync_node *n = &a->task.plan->nodes[i];
-    const char *path = sync_node_path(n, &len);
     bool file = item->rec.kind == FILEOP_FILE;
-    if (len != item->rec.path_len || memcmp(path, item->path, len) != 0 || n->want == NULL ||
+    if (n->want->path_len != item->rec.path_len ||
+        memcmp(n->want->path, item->path, item->rec.path_len) != 0 ||
         n->want->kind != item->rec.kind || (file && item->rec.size != n->want->size) ||
         (!file && item->rec.kind != FILEOP_DIRECTORY))
         return 0;

@@ -193,26 +193,6 @@ static void sync_plan_count(struct sync_plan *p, const struct sync_node *n) {
         p->modified++;
 }
 
-/* Marks the directories in which something is made or removed. */
-static void sync_plan_touch(struct sync_plan *p) {
-    size_t above[FILEOP_PATH_MAX / 2 + 1], depth = 0; /* the directories that we are in */
-    for (size_t i = 0; i < p->count; i++) {
-        struct sync_node *n = &p->nodes[i];
-        size_t len, up_len;
-        const char *path = sync_node_path(n, &len);
-        while (depth > 0) {
-            const char *up = sync_node_path(&p->nodes[above[depth - 1]], &up_len);
-            if (sync_path_below(path, len, up, up_len))
-                break;
-            depth--;
-        }
-        if (depth > 0 && (n->todo == SYNC_MAKE || n->todo == SYNC_DROP || n->todo == SYNC_SET))
-            p->nodes[above[depth - 1]].touched = true;
-        if (depth < sizeof(above) / sizeof(above[0]))
-            above[depth++] = i;
-    }
-}
-
 void sync_plan_settle_sync(struct sync_plan *p) {
     for (size_t i = 0; i < p->count; i++) {
         struct sync_node *n = &p->nodes[i];
@@ -220,7 +200,6 @@ void sync_plan_settle_sync(struct sync_plan *p) {
             n->todo = (uint8_t)(n->sha256 != NULL ? sync_plan_file(n) : SYNC_MAKE);
         sync_plan_count(p, n);
     }
-    sync_plan_touch(p);
 }
 
 bool sync_plan_is_idle(const struct sync_plan *p) {

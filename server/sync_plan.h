@@ -35,7 +35,7 @@ struct sync_node {
     uint8_t todo;                /* enum sync_todo */
     uint8_t change;              /* enum sync_change */
     bool stamped;                /* stamp is of now */
-    bool touched;                /* a directory in which something is to be done */
+    bool absent;                 /* its contents became no blob: there was no room */
     uint8_t failed;              /* enum fileop_code: it could not be looked at */
     unsigned char hash[SYNC_SHA256_SIZE]; /* of contents that were looked at */
 };

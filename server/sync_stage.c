@@ -130,6 +130,12 @@ static void sync_settled(struct sync_op *op) {
         return;
     }
     op->applied = op->is_sync && op->need_count == 0;
+    for (size_t i = 0; op->contents && i < op->plan.count; i++) {
+        struct sync_node *n = &op->plan.nodes[i];
+        if (n->change == SYNC_CREATED || n->change == SYNC_MODIFIED)
+            n->absent = n->sha256 != NULL && n->seen->kind == FILEOP_FILE &&
+                        !blobs_has(op->blobs, op->user, n->sha256, NULL);
+    }
     sync_work(op, sync_save, sync_saved);
 }
 
