@@ -78,6 +78,7 @@ struct layers_volume *layers_open(struct layers *layers, const struct layers_jai
     }
     v->layers = layers;
     v->jail = *jail;
+    v->view_fd = -1;
     return v;
 }
 
@@ -106,6 +107,7 @@ void layers_close(struct layers_volume *v) {
         }
         layers_store_fs_check(layers, own);
     }
+    fd_close(&v->view_fd);
     free(v);
 }
 
@@ -123,7 +125,8 @@ int layers_upper(const struct layers_volume *v, struct err *err) {
         .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV,
     };
     (void)snprintf(path, sizeof path, "live/%u", v->live);
-    int fd = (int)syscall(SYS_openat2, v->own->root_fd, path, &how, sizeof how);
+    int root = v->view_fd >= 0 ? v->view_fd : v->own->root_fd;
+    int fd = (int)syscall(SYS_openat2, root, path, &how, sizeof how);
     return fd < 0 ? err_sys(err, "open the live directory") : fd;
 }
 

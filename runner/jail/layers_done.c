@@ -86,15 +86,16 @@ static int layers_done_snapshot(struct layers_job *job, const struct layers_repl
     return 0;
 }
 
-static int layers_done_volume(struct layers_job *job, const struct layers_reply *reply, int *fd,
-                              struct err *err) {
+static int layers_done_volume(struct layers_job *job, const struct layers_reply *reply, int *fds,
+                              size_t nfds, struct err *err) {
     struct layers_volume *v = job->v;
     bool format = (job->req.flags & LAYERS_FORMAT) != 0;
     /* A disk file that did not take the places of the jail's directories is none of its own. */
-    if ((reply->flags & LAYERS_OWN) && v->own->root_fd < 0 && *fd >= 0 &&
+    if ((reply->flags & LAYERS_OWN) && v->own->root_fd < 0 && nfds > (format ? 1 : 0) &&
         !(format && reply->code != 0)) {
-        v->own->root_fd = fd_steal(fd);
+        v->own->root_fd = fd_steal(&fds[0]);
         v->own->in_file = format;
+        v->view_fd = format ? fd_steal(&fds[1]) : -1;
         v->base_bytes = reply->base_bytes;
         v->base_inodes = reply->base_inodes;
     }
@@ -110,7 +111,8 @@ static int layers_done_volume(struct layers_job *job, const struct layers_reply 
     return 0;
 }
 
-void layers_done_take(struct layers_job *job, const struct layers_reply *reply, int *fd) {
+void layers_done_take(struct layers_job *job, const struct layers_reply *reply, int *fds,
+                      size_t nfds) {
     static const struct layers_reply died = {
         .flags = LAYERS_BROKEN,
         .code = EIO,
@@ -132,7 +134,7 @@ void layers_done_take(struct layers_job *job, const struct layers_reply *reply, 
     job->result.code = reply->code;
     (void)snprintf(job->result.text, sizeof job->result.text, "%s",
                    reply->code != 0 ? reply->text : "");
-    if (layers_done_volume(job, reply, fd, &err) != 0) {
+    if (layers_done_volume(job, reply, fds, nfds, &err) != 0) {
         job->result.code = err.code;
         (void)snprintf(job->result.text, sizeof job->result.text, "%s", err.text);
     }

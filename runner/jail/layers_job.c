@@ -105,8 +105,7 @@ static void layers_job_event(void *arg, uint32_t events) {
         job->pidfd = fd_steal(&fds[0]);
     } else if (n == (ssize_t)sizeof msg.reply && msg.reply.type == LAYERS_REPLY) {
         msg.reply.text[sizeof msg.reply.text - 1] = '\0';
-        int none = -1;
-        layers_done_take(job, &msg.reply, nfds > 0 ? &fds[0] : &none);
+        layers_done_take(job, &msg.reply, fds, nfds);
     } else {
         n = 0; /* the end, or nonsense, which is the end as well */
     }
@@ -115,8 +114,7 @@ static void layers_job_event(void *arg, uint32_t events) {
     }
     if (n <= 0) {
         loop_del(job->layers->loop, &job->src);
-        int none = -1;
-        layers_done_take(job, NULL, &none);
+        layers_done_take(job, NULL, NULL, 0);
         layers_job_free(job);
     }
 }

@@ -47,6 +47,7 @@ struct layers_volume {
     struct layers *layers;
     struct layers_jail jail;
     struct layers_fs *own; /* NULL: nothing but what process 1 made */
+    int view_fd;           /* a file system in a file as the jail sees it; else -1 */
     uint32_t live;         /* number of the live directory; 0 = what process 1 made */
     struct layers_stack stack;
     struct layers_layer *copied;      /* last copy of the live directory; no reference */
@@ -135,5 +136,6 @@ void layers_compact_done(struct layers_job *job, const struct layers_reply *repl
 /* ---- layers_done.c: what an answer changes ---- */
 
 /* Takes the answer to a job of a volume in, or NULL when the worker died without one, and calls
- * back. *fd is the root of the own file system, or -1; it is set to -1 when it is kept. */
-void layers_done_take(struct layers_job *job, const struct layers_reply *reply, int *fd);
+ * back. `fds` are what came with it: those that are kept are set to -1. */
+void layers_done_take(struct layers_job *job, const struct layers_reply *reply, int *fds,
+                      size_t nfds);

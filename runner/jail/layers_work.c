@@ -70,11 +70,10 @@ static void layers_work_answer(struct layers_work *w, int rc, const struct err *
         w->reply.code = layers_work_code(err);
         (void)snprintf(w->reply.text, sizeof w->reply.text, "%s", err->text);
     }
-    if (w->own_root >= 0) {
-        w->reply.flags |= LAYERS_OWN;
-    }
-    if (fd_send(w->home->sock, &w->reply, sizeof w->reply, &w->own_root, w->own_root >= 0 ? 1 : 0,
-                NULL) != 0) {
+    const int fds[2] = {w->own_root, w->own};
+    size_t count = w->own_root < 0 ? 0 : w->req.flags & LAYERS_FORMAT && w->own >= 0 ? 2 : 1;
+    w->reply.flags |= count > 0 ? LAYERS_OWN : 0;
+    if (fd_send(w->home->sock, &w->reply, sizeof w->reply, fds, count, NULL) != 0) {
         _exit(1);
     }
 }

@@ -243,6 +243,80 @@ static void test_one_operation_at_a_time(void **state) {
     layers_drop(t->layers, "third");
 }
 
+static int zygote_mounts(const struct test_layers *t) {
+    static char text[1 << 20];
+    char path[64];
+    int n = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/mounts", (int)t->layers->zygote.pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    for (ssize_t got; (got = read(fd, text, sizeof text)) > 0;) {
+        for (ssize_t i = 0; i < got; i++) {
+            n += text[i] == '\n';
+        }
+    }
+    fd_close(&fd);
+    return n;
+}
+
+static void test_nothing_is_left_over(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail a, b;
+    if (t == NULL) {
+        skip();
+    }
+    test_settle(t);
+    int fds = count_entries("/proc/self/fd");
+    int mounts = zygote_mounts(t);
+    test_jail_open(t, &a, 16 * JAIL_MIB, 1000);
+    test_jail_open(t, &b, 16 * JAIL_MIB, 1000);
+    test_in(&a, put_file, "/workspace/a");
+    test_works(test_snapshot(t, &a, "l1", false), t);
+    test_works(test_snapshot(t, &a, "l2", true), t);
+    test_works(test_prepare(t, &b, WIRE_DISK_MEMORY, "l2"), t);
+    test_works(test_snapshot(t, &b, "l3", true), t);
+    test_works(test_restore(t, &a, "l3"), t);
+    assert_int_equal(zygote_mounts(t), mounts + 2);
+    test_jail_close(&a);
+    layers_drop(t->layers, "l1");
+    layers_drop(t->layers, "l2");
+    test_settle(t);
+    assert_int_equal(zygote_mounts(t), mounts + 2); /* one stands on the other */
+    test_jail_close(&b);
+    layers_drop(t->layers, "l3");
+    test_settle(t);
+    assert_int_equal(zygote_mounts(t), mounts);
+    assert_int_equal(count_entries("/proc/self/fd"), fds);
+    assert_null(t->layers->fs);
+}
+
+static void test_without_its_process_nothing_goes_on_and_all_is_said(void **state) {
+    struct test_layers *t = *state;
+    struct test_layers mine;
+    struct test_jail a;
+    struct err e;
+    if (t == NULL) {
+        skip();
+    }
+    mine = *t;
+    struct layers_config cfg = {mine.loop, t->disk_fd, t->home_ns};
+    mine.layers = layers_new(&cfg, &e);
+    assert_non_null(mine.layers);
+    test_jail_open(&mine, &a, 16 * JAIL_MIB, 1000);
+    test_works(test_snapshot(&mine, &a, "z1", true), &mine);
+    assert_int_equal(kill(mine.layers->zygote.pid, SIGKILL), 0);
+    siginfo_t info;
+    assert_int_equal(waitid(P_PID, (id_t)mine.layers->zygote.pid, &info, WEXITED | WNOWAIT), 0);
+    test_in(&a, put_file, "/workspace/a"); /* the jail has not noticed */
+    assert_int_equal(test_snapshot(&mine, &a, "z2", true), EIO);
+    assert_true(strlen(mine.result.text) > 10);
+    assert_int_equal(test_restore(&mine, &a, "z1"), EIO);
+    test_jail_close(&a);
+    layers_drop(mine.layers, "z1");
+    layers_free(mine.layers);
+    t->jails = mine.jails;
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_this_host_can),
@@ -254,6 +328,8 @@ int main(void) {
         cmocka_unit_test(test_snapshots_are_listed_until_dropped),
         cmocka_unit_test(test_a_close_ends_what_is_in_progress),
         cmocka_unit_test(test_one_operation_at_a_time),
+        cmocka_unit_test(test_nothing_is_left_over),
+        cmocka_unit_test(test_without_its_process_nothing_goes_on_and_all_is_said),
     };
     return cmocka_run_group_tests(tests, test_layers_up, test_layers_down);
 }

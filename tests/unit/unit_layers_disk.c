@@ -81,6 +81,7 @@ static void test_a_disk_file_holds_what_was_promised(void **state) {
 static void test_snapshots_of_a_disk_file(void **state) {
     struct test_layers *t = *state;
     struct test_jail a, b, c;
+    struct stat st;
     if (t == NULL) {
         skip();
     }
@@ -91,6 +92,9 @@ static void test_snapshots_of_a_disk_file(void **state) {
     test_works(test_snapshot(t, &a, "d1", true), t);
     assert_in_range(t->result.bytes, 8 * JAIL_MIB, 8 * JAIL_MIB + 65536);
     test_in(&a, put_file, "/workspace/new");
+    fd_cleanup int upper = layers_upper(a.v, NULL);
+    assert_int_equal(fstatat(upper, "workspace/new", &st, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(st.st_uid, a.as.id_base + 1000); /* as the jail has it */
     test_in(&a, gone_file, "/workspace/big");
     test_works(test_snapshot(t, &a, "d2", false), t);
     test_works(test_restore(t, &a, "d1"), t);
