@@ -140,6 +140,9 @@ int jail_freeze(struct jail *jail, bool commands, bool files, struct err *err);
 /* 1 when every execution has come to that, 0 when not yet, -1 on error. */
 int jail_settled(const struct jail *jail, struct err *err);
 
+/* How many commands run: executions without file operations. */
+unsigned jail_commands(const struct jail *jail);
+
 /* What layers.h wants to know of it. */
 struct layers_jail;
 void jail_describe(const struct jail *jail, struct layers_jail *out);

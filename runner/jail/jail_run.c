@@ -179,6 +179,14 @@ int jail_settled(const struct jail *j, struct err *err) {
     return all;
 }
 
+unsigned jail_commands(const struct jail *j) {
+    unsigned n = 0;
+    for (const struct exec *x = j->execs; x != NULL; x = x->next) {
+        n += x->kind == WIRE_EXEC_COMMAND && x->state != EXEC_OVER;
+    }
+    return n;
+}
+
 void jail_describe(const struct jail *j, struct layers_jail *out) {
     *out = (struct layers_jail){
         .pid = j->pid,

@@ -146,7 +146,8 @@ static void session_control_go(struct session_jail *e) {
     if (v == NULL) {
         session_control_failed(e, err.code, err.text);
     } else if (c->what == WIRE_SNAPSHOT) {
-        layers_snapshot(v, c->key, e->jail->running == 0, session_control_layered, e);
+        /* A file operation need not be in the way: what it has open is found out. */
+        layers_snapshot(v, c->key, jail_commands(e->jail) == 0, session_control_layered, e);
     } else {
         layers_restore(v, c->key, session_control_layered, e);
     }
