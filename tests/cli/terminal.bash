@@ -50,3 +50,24 @@ ends_with() {
 
 # terminal_size COLS ROWS
 terminal_size() { tmux -S "$TMUX_SOCKET" resize-window -x "$1" -y "$2"; }
+
+# restored: the settings of the terminal are again those in the file `before`. After a kill that is
+# the work of another process, so it may take a moment.
+same_settings() {
+    stty -a -F "$(tmux -S "$TMUX_SOCKET" display-message -p '#{pane_tty}')" | cmp -s before -
+}
+restored() {
+    within 10 same_settings && return
+    stty -a -F "$(tmux -S "$TMUX_SOCKET" display-message -p '#{pane_tty}')" | diff before - >&2
+    return 1
+}
+
+# reads_lines: the program in the foreground echoes what it reads, once more than the terminal. A
+# line that is typed before it has begun may come only once, so there are several attempts.
+shown_twice() { [[ $(screen | grep -c "^$1\$") == 2 ]]; }
+one_line() {
+    local word=word$RANDOM
+    typed "$word"
+    within 1 shown_twice "$word"
+}
+reads_lines() { within 15 one_line; }
