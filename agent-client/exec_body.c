@@ -100,11 +100,20 @@ static int exec_body_open(const struct exec_options *o, struct buf *bytes, int *
     if (!ours && !S_ISREG(st.st_mode))
         return err_set(err, ERR_INVALID, 0, "%s is not a regular file; use --stdin - for others",
                        o->input);
-    if (!o->background && (!S_ISREG(st.st_mode) || st.st_size > (off_t)EXEC_BODY_INLINE_MAX)) {
+    if (!o->background &&
+        (o->tty || !S_ISREG(st.st_mode) || st.st_size > (off_t)EXEC_BODY_INLINE_MAX)) {
         *feed = fd_steal(&fd);
         return 0;
     }
     return local_file_read_fd(fd, ours ? "standard input" : o->input, bytes, err);
+}
+
+/* Somebody's keys; without a terminal of ours, an end of input at once: a program that waits for
+ * keys which nobody can type would wait for ever. */
+static int exec_body_open_tty(const struct exec_body_tty *tty, int *feed, struct err *err) {
+    *feed = tty->input >= 0 ? fcntl(tty->input, F_DUPFD_CLOEXEC, 3)
+                            : open("/dev/null", O_RDONLY | O_CLOEXEC);
+    return *feed < 0 ? err_sys(err, "cannot use the terminal") : 0;
 }
 
 static int exec_body_write(json_t *object, const struct buf *bytes, struct buf *out,
@@ -138,9 +147,8 @@ int exec_body_make(const struct exec_options *o, const struct exec_body_tty *tty
         rc = err_set(err, ERR_INVALID, 0, "option --id: it is too long");
     if (rc == 0 && o->input != NULL)
         rc = exec_body_open(o, &bytes, &b.input, err);
-    if (rc == 0 && o->input == NULL && tty->input >= 0 &&
-        (b.input = fcntl(tty->input, F_DUPFD_CLOEXEC, 3)) < 0)
-        rc = err_sys(err, "cannot use the terminal");
+    if (rc == 0 && o->input == NULL && tty->rows > 0)
+        rc = exec_body_open_tty(tty, &b.input, err);
     if (rc == 0)
         rc = exec_body_set(object, o, b.id, err);
     if (rc == 0)

@@ -84,6 +84,8 @@ class Execution:
         if self.master is not None:
             if new:
                 os.write(self.master, new)
+            if close and not self.closed:
+                os.write(self.master, b"\x04")
         elif self.request.get("stdin_open"):
             if new:
                 self.output(new)

@@ -259,6 +259,15 @@ sys.stdout.buffer.write(bytes(range(256)) + b"a\0b")' | cmp - out
     wait "$pid"
 }
 
+@test "exec: --tty without a terminal of ours meets the end of its input" {
+    apart timeout 20 "$PINFOLD" exec -s "$box" -t -- bash </dev/null
+    is "$status" 0
+    has "$out" 'inside$ '
+    has "$(sent pty)" '"rows": 24'
+    echo 'exit 5' | "$PINFOLD" exec -s "$box" -t --stdin - -- bash >out || code=$?
+    is "$code" 5
+}
+
 @test "exec: Ctrl-C cancels it and exits with 130; a reader that leaves likewise with 141" {
     env --default-signal=INT "$PINFOLD" exec -s "$box" -- hang >out 2>err 3>&- &
     pid=$!

@@ -175,3 +175,13 @@ execution() { "$PINFOLD" sandbox ps "$box" | awk '$2 == "running" {print $1; exi
     sees '^code 4$'
     restored
 }
+
+@test "exec --tty without a terminal of ours meets the end of its input" {
+    apart timeout 20 "$PINFOLD" exec -s "$box" -t --wall 15s -- cat </dev/null
+    is "$status" 0
+    apart timeout 20 "$PINFOLD" exec -s "$box" -t --stdin - -- sh < <(echo 'exit 5')
+    is "$status" 5
+    echo 'exit 6' >input
+    apart timeout 20 "$PINFOLD" exec -s "$box" -t --stdin input -- sh
+    is "$status" 6
+}
