@@ -45,6 +45,7 @@ struct fileop_run {
     const struct fileop_run_ops *ops;
     void *arg;
     bool watch, upload;
+    bool opened; /* its stdin was made */
     bool active; /* the task is on the sandbox's list */
     bool paused, skips, cancelled, eof, widened;
     enum cause cause; /* of the process's end */
@@ -328,7 +329,39 @@ static void fileop_run_lost(struct sandbox_task *t, enum cause cause) {
 static const struct sandbox_task_ops fileop_run_task_ops = {.ended = fileop_run_ended,
                                                             .lost = fileop_run_lost};
 
+static int fileop_run_pipe(int *ours, int *theirs, bool write, struct err *err) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(err, "making a pipe for a file operation");
+    *ours = ends[write ? 1 : 0];
+    *theirs = ends[write ? 0 : 1];
+    if (fcntl(*ours, F_SETFL, O_NONBLOCK) < 0)
+        return err_sys(err, "preparing a pipe for a file operation");
+    return 0;
+}
+
+static int fileop_run_open_in(struct fileop_run *r, struct err *err) {
+    int in = -1;
+    if (!r->upload || r->opened)
+        return 0;
+    int rc = fileop_run_pipe(&in, &r->child_in, true, err);
+    if (rc == 0)
+        rc = fileop_feed_open(&r->feed, fd_steal(&in), err);
+    r->opened = rc == 0;
+    fd_close(&in);
+    return rc;
+}
+
+/* Only now: what waits for a slot takes no descriptors. */
+static int fileop_run_open(struct fileop_run *r, struct err *err) {
+    if (fileop_run_open_in(r, err) < 0)
+        return -1;
+    return r->fd >= 0 ? 0 : fileop_run_pipe(&r->fd, &r->child_out, false, err);
+}
+
 static int fileop_run_send(struct fileop_run *r, struct err *err) {
+    if (fileop_run_open(r, err) < 0)
+        return -1;
     struct wire_exec exec = {.kind = WIRE_EXEC_FILES,
                              .fds = WIRE_FD_STDOUT | (r->upload ? WIRE_FD_STDIN : 0u),
                              .limits = sandbox_limits(r->lane->sandbox)->values,
@@ -372,9 +405,11 @@ static void fileop_run_start_next(struct fileop_lane *lane) {
     while (lane->waiting > 0 && (r = fileop_run_first_waiting(lane)) != NULL) {
         if (fileop_run_send(r, &err) == 0) {
             fileop_run_sent(r);
-        } else if (err.kind == ERR_LIMIT || err.kind == ERR_STATE) {
-            /* Commands took the runner's last place, or the runner is being looked for; nobody
-             * tells when it is over. (When the sandbox goes, lane_gone() comes.) */
+        } else if (err.kind == ERR_LIMIT || err.kind == ERR_STATE || err.code == EMFILE ||
+                   err.code == ENFILE) {
+            /* Commands took the runner's last place, the runner is being looked for, or descriptors
+             * are short; nobody tells when it is over. (When the sandbox goes, lane_gone() comes.)
+             */
             loop_timer_at(lane->loop, &lane->retry,
                           clock_mono_ns() + FILEOP_RUN_RETRY_MS * CLOCK_NS_PER_MS, fileop_run_retry,
                           lane, NULL);
@@ -424,17 +459,6 @@ static struct fileop_lane *fileop_run_lane(struct sandbox *sb) {
     return lane;
 }
 
-static int fileop_run_pipe(int *ours, int *theirs, bool write, struct err *err) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return err_sys(err, "making a pipe for a file operation");
-    *ours = ends[write ? 1 : 0];
-    *theirs = ends[write ? 0 : 1];
-    if (fcntl(*ours, F_SETFL, O_NONBLOCK) < 0)
-        return err_sys(err, "preparing a pipe for a file operation");
-    return 0;
-}
-
 static void fileop_run_writable(void *arg) {
     struct fileop_run *r = arg;
     if (r->ops->writable != NULL && r->phase != FILEOP_RUN_OVER && !r->cancelled)
@@ -443,20 +467,10 @@ static void fileop_run_writable(void *arg) {
 
 static int fileop_run_prepare(struct fileop_run *r, const char *const *argv, size_t argc,
                               struct err *err) {
-    int in = -1;
     r->path = strdup(argc > 1 ? argv[1] : "");
     if (r->path == NULL)
         return err_set(err, ERR_SYSTEM, ENOMEM, "starting a file operation: out of memory");
-    if (spec_encode("/", argv, argc, NULL, 0, &r->spec, err) < 0 ||
-        fileop_run_pipe(&r->fd, &r->child_out, false, err) < 0)
-        return -1;
-    if (!r->upload)
-        return 0;
-    int rc = fileop_run_pipe(&in, &r->child_in, true, err);
-    if (rc == 0)
-        rc = fileop_feed_open(&r->feed, fd_steal(&in), err);
-    fd_close(&in);
-    return rc;
+    return spec_encode("/", argv, argc, NULL, 0, &r->spec, err);
 }
 
 static void fileop_run_append(struct fileop_lane *lane, struct fileop_run *r) {
@@ -552,5 +566,7 @@ void fileop_run_finish(struct fileop_run *r) {
 }
 
 int fileop_run_take_stdin(struct fileop_run *r) {
+    if (fileop_run_open_in(r, NULL) < 0)
+        return -1;
     return fileop_feed_take(&r->feed);
 }

@@ -405,6 +405,47 @@ static void test_32_work_at_once_and_the_others_wait(void **state) {
     box_free(sb);
 }
 
+static void test_one_that_waits_takes_its_stdin_along(void **state) {
+    (void)state;
+    struct sandbox *sb = box_new();
+    static struct told t[FILEOP_RUN_SLOTS + 1];
+    char got[8] = "";
+    for (size_t i = 0; i < FILEOP_RUN_SLOTS; i++)
+        assert_non_null(start(sb, "stat", false, &plain_ops, &t[i]));
+    struct told *last = &t[FILEOP_RUN_SLOTS];
+    assert_non_null(start(sb, "unpack", true, &plain_ops, last));
+    int fd = fileop_run_take_stdin(last->run);
+    assert_int_equal(write(fd, "early", 5), 5);
+    close(fd);
+    over(sb, 0, CAUSE_EXIT);
+    assert_int_equal(sb->count, FILEOP_RUN_SLOTS + 1);
+    assert_int_equal(read(sb->tasks[FILEOP_RUN_SLOTS].in, got, sizeof(got)), 5);
+    assert_int_equal(read(sb->tasks[FILEOP_RUN_SLOTS].in, got, sizeof(got)), 0);
+    box_free(sb);
+    for (size_t i = 0; i < UNIT_COUNT(t); i++)
+        buf_done(&t[i].text);
+}
+
+static void test_contents_are_announced_and_follow_in_pieces(void **state) {
+    (void)state;
+    struct sandbox *sb = box_new();
+    struct told t;
+    struct fileop_record rec = data_of(8), got;
+    char text[9] = "";
+    start(sb, "write", true, &plain_ops, &t);
+    assert_int_equal(fileop_run_put(t.run, &rec, NULL, NULL, NULL), 1);
+    assert_int_equal(fileop_run_put_bytes(t.run, "hell", 4), 4);
+    assert_int_equal(fileop_run_put_bytes(t.run, "o you", 4), 4);
+    assert_int_equal(read(sb->tasks[0].in, &got, sizeof(got)), sizeof(got));
+    assert_int_equal(got.data_len, 8);
+    assert_int_equal(read(sb->tasks[0].in, text, 8), 8);
+    assert_string_equal(text, "hello yo");
+    fd_close(&sb->tasks[0].in);
+    assert_int_equal(fileop_run_put_bytes(t.run, "x", 1), -1);
+    box_free(sb);
+    buf_done(&t.text);
+}
+
 static void test_watches_leave_the_slots_to_others(void **state) {
     (void)state;
     struct sandbox *sb = box_new();
@@ -499,6 +540,8 @@ int main(void) {
         cmocka_unit_test(test_cancelling_kills_and_is_told_later),
         cmocka_unit_test(test_an_owner_who_gives_up_hears_no_more),
         cmocka_unit_test(test_32_work_at_once_and_the_others_wait),
+        cmocka_unit_test(test_one_that_waits_takes_its_stdin_along),
+        cmocka_unit_test(test_contents_are_announced_and_follow_in_pieces),
         cmocka_unit_test(test_watches_leave_the_slots_to_others),
         cmocka_unit_test(test_one_that_finds_the_runner_full_tries_again),
         cmocka_unit_test(test_the_end_of_the_sandbox_ends_all),
