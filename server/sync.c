@@ -98,6 +98,11 @@ void sync_work(struct sync_op *op, void (*run)(struct sync_op *op),
 
 static void sync_load(struct sync_op *op) {
     op->rc = sync_index_load(&op->index, op->dir, op->path, &op->err);
+    if (op->rc == 0 && op->is_sync && !op->index.applied &&
+        sync_root_count(op->dir) >= SYNC_ROOTS_MAX)
+        op->rc =
+            api_error_set(&op->error, 409, "too_many_roots", "/root",
+                          "%u directories of this sandbox are synced already.", SYNC_ROOTS_MAX);
 }
 
 static void sync_loaded(struct sync_op *op) {
@@ -189,8 +194,8 @@ static int sync_add(const struct sync_means *means, struct sandbox *sb, struct s
     if (part->op_count > SYNC_WAITING_MAX)
         return api_error_set(error, 429, "busy", NULL,
                              "%zu transfers of this sandbox wait already.", part->op_count);
-    op->root = sync_root(part, path, error);
-    if (op->root == NULL)
+    op->root = op->is_sync ? sync_root(part, path, error) : sync_root_find(part, path);
+    if (op->is_sync && op->root == NULL)
         return -1;
     op->part = part;
     op->blobs = means->blobs;

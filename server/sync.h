@@ -23,8 +23,7 @@
 #include "work.h"
 
 #define SYNC_WAITING_MAX 16u
-#define SYNC_ROOTS_MAX 32u
-#define SYNC_MISSING_MAX SYNC_ENTRIES_MAX
+#define SYNC_ROOTS_MAX 16u
 
 /* What is told to who asked. Valid during the call. */
 struct sync_result {

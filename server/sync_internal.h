@@ -34,7 +34,7 @@ struct sync_op {
     struct work_job job; /* first: a job is its operation */
     struct sync_op *next;
     struct sync_part *part; /* NULL: the sandbox is gone */
-    struct sync_root *root; /* NULL then, too */
+    struct sync_root *root; /* NULL then, too, and for changes of what was not synced */
     struct blobs *blobs;
     char user[SANDBOX_OWNER_SIZE];
     char path[FILEOP_PATH_MAX + 1]; /* the root's */
@@ -77,6 +77,10 @@ void sync_finish(struct sync_op *op);
 void sync_look(struct sync_op *op);
 
 /* sync_roots.c */
+struct sync_root *sync_root_find(const struct sync_part *part, const char *path);
+/* Of how many roots something is remembered in this directory. */
+size_t sync_root_count(int dir);
+/* Finds or makes it. */
 struct sync_root *sync_root(struct sync_part *part, const char *path, struct api_error *error);
 void sync_root_free(struct sync_root *root);
 /* Pins these, and those of before no more. */

@@ -22,10 +22,15 @@ struct sync_layer {
     uint64_t started;       /* tasks, when it was asked for */
 };
 
-struct sync_root *sync_root(struct sync_part *part, const char *path, struct api_error *error) {
+struct sync_root *sync_root_find(const struct sync_part *part, const char *path) {
     struct sync_root *root = part->roots;
     while (root != NULL && strcmp(root->path, path) != 0)
         root = root->next;
+    return root;
+}
+
+struct sync_root *sync_root(struct sync_part *part, const char *path, struct api_error *error) {
+    struct sync_root *root = sync_root_find(part, path);
     if (root != NULL)
         return root;
     if (part->root_count == SYNC_ROOTS_MAX) {
@@ -134,6 +139,21 @@ void sync_root_layer(struct sync_root *root, const struct sync_op *op) {
         free(layer);
     else
         root->asked = layer;
+}
+
+size_t sync_root_count(int dir) {
+    int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *list = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+    size_t n = 0;
+    if (list == NULL) {
+        fd_close(&fd);
+        return 0;
+    }
+    while ((entry = readdir(list)) != NULL)
+        n += sync_index_is_name(entry->d_name);
+    closedir(list);
+    return n;
 }
 
 /* Index files are never written in place, so that both can have the same one. */

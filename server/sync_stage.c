@@ -306,8 +306,8 @@ void sync_look(struct sync_op *op) {
     err_clear(&err);
     op->layers = sandbox_layer_serial(sb);
     /* A root that can be replaced as a whole would have to be looked at itself. */
-    op->layered = op->root->layer && op->root->layer_serial == op->layers;
-    op->tight = op->root->tight;
+    op->layered = op->root != NULL && op->root->layer && op->root->layer_serial == op->layers;
+    op->tight = op->layered && op->root->tight;
     op->upper = !op->is_sync && !op->rescan && op->layered && sync_root_has_layers(op->root);
     op->rescan = false;
     op->began = sandbox_activity(sb);
