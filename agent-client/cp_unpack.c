@@ -68,8 +68,7 @@ static int cp_unpack_fetch(struct cp_unpack *u, const struct cp_path *remote, st
 static int cp_unpack_file(struct cp_unpack *u, struct archive_entry *e, int dir, const char *name,
                           struct err *err) {
     char temp[LOCAL_TREE_TEMP_MAX], data[CP_UNPACK_CHUNK];
-    fd_cleanup int fd =
-        local_tree_temp(dir, temp, (archive_entry_perm(e) & 0777) | S_IRUSR | S_IWUSR, err);
+    fd_cleanup int fd = local_tree_temp(dir, temp, archive_entry_perm(e) & 0777, err);
     la_ssize_t got;
 
     if (fd < 0)

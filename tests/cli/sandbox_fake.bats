@@ -361,6 +361,7 @@ make_tree() {
     : >"$1/nothing"
     printf '#!/bin/sh\n' >"$1/tool"
     chmod 755 "$1/tool"
+    chmod 444 "$1/nothing"
     ln -s deep/er "$1/link"
     ln -s ../top "$1/deep/up"
 }
@@ -371,7 +372,7 @@ make_tree() {
     diff -r --no-dereference tree "$FILES/workspace/tree"
     "$PINFOLD" cp -r "$box:tree" back
     diff -r --no-dereference tree back
-    is "$(stat -c %a back/tool)" 755
+    is "$(stat -c %a back/tool back/nothing | tr '\n' ' ')" "755 444 "
     is "$(readlink back/link)" deep/er
     # Into what is there, and only the contents.
     "$PINFOLD" cp -r tree "$box:/workspace"
