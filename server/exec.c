@@ -15,8 +15,11 @@
 #include "str.h"
 #include "text.h"
 
-/* An execution that is over before this needs no watching of its pipes. */
-#define EXEC_LISTEN_NS (2 * CLOCK_NS_PER_MS)
+/* An execution that is over before this needs no watching of its pipes, and no files: what they
+ * hold is copied into the journal at its END. A program that fills a pipe meanwhile waits a little,
+ * once. With somebody who follows it the time is shorter. */
+#define EXEC_LISTEN_NS (25 * CLOCK_NS_PER_MS)
+#define EXEC_FOLLOW_NS (2 * CLOCK_NS_PER_MS)
 
 /* What it runs, for people: its arguments with blanks between, cut. */
 static char *exec_command_text(const struct request_step *step) {
@@ -101,6 +104,18 @@ void exec_remove(struct exec *x) {
     exec_free(x);
 }
 
+static void exec_listen(void *arg) {
+    struct exec *x = arg;
+    exec_io_watch(&x->out[SPOOL_STDOUT]);
+    exec_io_watch(&x->out[SPOOL_STDERR]);
+}
+
+static void exec_listen_in(struct exec *x, uint64_t ns) {
+    struct loop *loop = x->set->hub->loop;
+    if (loop_timer_at(loop, &x->listen, clock_mono_ns() + ns, exec_listen, x, NULL) < 0)
+        exec_listen(x);
+}
+
 /* Watching. */
 
 void exec_pin(struct exec *x) {
@@ -133,6 +148,8 @@ void exec_watch(struct exec *x, struct exec_watcher *w) {
         w->next->prev = w;
     x->watchers = w;
     exec_pin(x);
+    if (w->follows && x->listen.slot != 0)
+        exec_listen_in(x, EXEC_FOLLOW_NS);
 }
 
 void exec_unwatch(struct exec_watcher *w) {
@@ -169,17 +186,9 @@ uint64_t exec_last_seq(const struct exec *x) {
 
 /* Running. */
 
-static void exec_listen(void *arg) {
-    struct exec *x = arg;
-    exec_io_watch(&x->out[SPOOL_STDOUT]);
-    exec_io_watch(&x->out[SPOOL_STDERR]);
-}
-
 void exec_begun(struct exec *x) {
-    struct loop *loop = x->set->hub->loop;
     x->set->running++;
-    if (loop_timer_at(loop, &x->listen, clock_mono_ns() + EXEC_LISTEN_NS, exec_listen, x, NULL) < 0)
-        exec_listen(x);
+    exec_listen_in(x, EXEC_LISTEN_NS);
 }
 
 void exec_kill(struct exec *x, enum cause cause) {
