@@ -12,18 +12,27 @@
 #define BENCH_GOAL_IDLE_MB 30 /* server and runner together */
 #define BENCH_MB 1e6
 
-void bench_goals_add(struct bench_goal_list *l, double measured, bool at_least, double target,
-                     const char *unit, const char *what, ...) {
+struct bench_goal bench_goals_at_most(double measured, double target, const char *unit) {
+    struct bench_goal goal = {.measured = measured, .target = target};
+    snprintf(goal.unit, sizeof(goal.unit), "%s", unit);
+    return goal;
+}
+
+struct bench_goal bench_goals_at_least(double measured, double target, const char *unit) {
+    struct bench_goal goal = bench_goals_at_most(measured, target, unit);
+    goal.at_least = true;
+    return goal;
+}
+
+void bench_goals_add(struct bench_goal_list *l, struct bench_goal goal, const char *what, ...) {
     if (l->count == BENCH_GOALS_MAX)
         return;
-    struct bench_goal *goal = &l->goal[l->count++];
-    *goal = (struct bench_goal){.measured = measured, .target = target, .at_least = at_least};
     va_list ap;
     va_start(ap, what);
-    vsnprintf(goal->what, sizeof(goal->what), what, ap);
+    vsnprintf(goal.what, sizeof(goal.what), what, ap);
     va_end(ap);
-    snprintf(goal->unit, sizeof(goal->unit), "%s", unit);
-    goal->met = at_least ? measured >= target : measured <= target;
+    goal.met = goal.at_least ? goal.measured >= goal.target : goal.measured <= goal.target;
+    l->goal[l->count++] = goal;
 }
 
 static double bench_ratio(double a, double b) {
@@ -34,19 +43,20 @@ static void bench_goals_latency(struct bench_goal_list *l, struct bench_results 
     double spawn = bench_results_us(r, BENCH_ROW_SPAWN, BENCH_PACED, 50);
     double p50 = bench_results_us(r, BENCH_ROW_WARM, BENCH_PACED, 50);
     double p99 = bench_results_us(r, BENCH_ROW_WARM, BENCH_PACED, 99);
-    bench_goals_add(l, bench_ratio(p50, spawn), false, BENCH_GOAL_WARM, "x",
+    bench_goals_add(l, bench_goals_at_most(bench_ratio(p50, spawn), BENCH_GOAL_WARM, "x"),
                     "warm run, paced, p50, against the paced bare spawn's p50");
-    bench_goals_add(l, bench_ratio(p99, spawn), false, BENCH_GOAL_WARM_P99, "x",
+    bench_goals_add(l, bench_goals_at_most(bench_ratio(p99, spawn), BENCH_GOAL_WARM_P99, "x"),
                     "warm run, paced, p99, against the paced bare spawn's p50");
     double spawn_p99 = bench_results_us(r, BENCH_ROW_SPAWN, BENCH_PACED, 99);
-    bench_goals_add(l, bench_ratio(p99, spawn_p99), false, BENCH_GOAL_WARM_P99, "x",
+    bench_goals_add(l, bench_goals_at_most(bench_ratio(p99, spawn_p99), BENCH_GOAL_WARM_P99, "x"),
                     "warm run, paced, p99, against the paced bare spawn's p99");
     for (int pace = BENCH_PACES - 1; pace >= 0; pace--) {
         double cold = bench_results_us(r, BENCH_ROW_COLD, (enum bench_pace)pace, 50);
         double floor = bench_results_us(r, BENCH_ROW_FLOOR, (enum bench_pace)pace, 50);
-        bench_goals_add(l, cold, false, BENCH_GOAL_COLD * floor + BENCH_GOAL_COLD_PLUS_US, "us",
-                        "cold run, %s, p50, against 1.3 times the floor plus 0.5 ms",
-                        pace == BENCH_PACED ? "paced" : "closed loop");
+        bench_goals_add(
+            l, bench_goals_at_most(cold, BENCH_GOAL_COLD * floor + BENCH_GOAL_COLD_PLUS_US, "us"),
+            "cold run, %s, p50, against 1.3 times the floor plus 0.5 ms",
+            pace == BENCH_PACED ? "paced" : "closed loop");
     }
 }
 
@@ -56,10 +66,11 @@ static void bench_goals_flow(struct bench_goal_list *l, const struct bench_resul
         const struct bench_stream_result *f = &r->flow[i];
         double mb = ((double)f->rss_peak_bytes - (double)f->rss_before_bytes) / BENCH_MB;
         grown = mb > grown ? mb : grown;
-        bench_goals_add(l, bench_results_flow_rate(f), true, BENCH_GOAL_FLOW_MB, "MB/s",
-                        "100 MB of stdout (%s)", bench_results_flow((enum bench_flow)i));
+        bench_goals_add(
+            l, bench_goals_at_least(bench_results_flow_rate(f), BENCH_GOAL_FLOW_MB, "MB/s"),
+            "100 MB of stdout (%s)", bench_results_flow((enum bench_flow)i));
     }
-    bench_goals_add(l, grown, false, BENCH_GOAL_FLAT_MB, "MB",
+    bench_goals_add(l, bench_goals_at_most(grown, BENCH_GOAL_FLAT_MB, "MB"),
                     "growth of the server's memory meanwhile, at its peak");
 }
 
@@ -67,12 +78,13 @@ void bench_goals_judge(struct bench_results *r, struct bench_goal_list *l) {
     bench_goals_latency(l, r);
     double floor = bench_results_rate(&r->floor_rate);
     double rate = bench_results_load_rate(&r->load[BENCH_CROWD_8]);
-    bench_goals_add(l, bench_ratio(rate, floor), true, BENCH_GOAL_RATE, "x",
+    bench_goals_add(l, bench_goals_at_least(bench_ratio(rate, floor), BENCH_GOAL_RATE, "x"),
                     "runs per second at 8 clients, against the floor loop on all cores");
     bench_goals_flow(l, r);
     double start = (double)(r->idle_start.server_bytes + r->idle_start.runner_bytes);
     double end = (double)(r->idle_end.server_bytes + r->idle_end.runner_bytes);
-    bench_goals_add(l, (start > end ? start : end) / BENCH_MB, false, BENCH_GOAL_IDLE_MB, "MB",
-                    "idle memory of server and runner (Pss), before or after the load");
+    bench_goals_add(
+        l, bench_goals_at_most((start > end ? start : end) / BENCH_MB, BENCH_GOAL_IDLE_MB, "MB"),
+        "idle memory of server and runner (Pss), before or after the load");
     bench_sandboxes_judge(r, l);
 }

@@ -126,9 +126,11 @@ struct bench_goal_list {
     struct bench_goal goal[BENCH_GOALS_MAX];
     size_t count;
 };
-/* Adds a goal; beyond the maximum it is dropped. */
-void bench_goals_add(struct bench_goal_list *l, double measured, bool at_least, double target,
-                     const char *unit, const char *what, ...) __attribute__((format(printf, 6, 7)));
+struct bench_goal bench_goals_at_most(double measured, double target, const char *unit);
+struct bench_goal bench_goals_at_least(double measured, double target, const char *unit);
+/* Adds a goal that lacks its name and its verdict; beyond the maximum it is dropped. */
+void bench_goals_add(struct bench_goal_list *l, struct bench_goal goal, const char *what, ...)
+    __attribute__((format(printf, 3, 4)));
 void bench_goals_judge(struct bench_results *r, struct bench_goal_list *l);
 void bench_sandboxes_judge(struct bench_results *r, struct bench_goal_list *l);
 

@@ -307,6 +307,24 @@ def _(_):
 # D7: an agent works in one sandbox all day
 
 
+def as_quick(old, new):
+    """A hundred executions in each, in turn, so that whatever else the machine does meets both. The
+    best of three rounds."""
+    ratios = []
+    for _ in range(3):
+        times = {old: [], new: []}
+        for _ in range(100):
+            for box in (old, new):
+                watch = Stopwatch()
+                check.ok(box.run(argv=["/bin/true"]))
+                times[box].append(watch.seconds())
+        was, now = sorted(times[new])[50], sorted(times[old])[50]
+        if now < 1.2 * was + 0.0002:
+            return
+        ratios.append("%.5f s, in a new one %.5f s" % (now, was))
+    check.fail("median of executions: %s", "; ".join(ratios))
+
+
 def turn(box, index, word):
     """One of the things that an agent does."""
     kind = index % 20
@@ -337,7 +355,7 @@ def turn(box, index, word):
         check.ok(box.run(argv=["/bin/true"]))
 
 
-@test("10,000 turns of an agent in one sandbox: the last are as fast as the first, nothing piles up",
+@test("10,000 turns of an agent in one sandbox: it stays as fast as a new one, nothing piles up",
       case="D7, 157, 158", own=True, deadline=170, slow=True)
 def _(_):
     with harness.Pair(slots=8, warm=2) as pair:
@@ -349,16 +367,6 @@ def _(_):
             box.put("/workspace/src/f%d.py" % i, b"x")
         word = nonce().encode()
 
-        def quickness():
-            times = []
-            for _ in range(100):
-                watch = Stopwatch()
-                check.ok(box.run(argv=["/bin/true"]))
-                times.append(watch.seconds())
-            return sorted(times)[50]
-
-        quickness()
-        first = min(quickness() for _ in range(3))
         for i in range(200):
             turn(box, i, word)
         early = pair.snapshot()
@@ -370,8 +378,9 @@ def _(_):
             parallel(4, lambda w: [turn(box, i, word) for i in range(part * 920 + w,
                                                                     (part + 1) * 920, 4)], 60)
         pair.client.close()
-        last = min(quickness() for _ in range(3))
-        check.true(last < 1.2 * first + 0.0003, "median %.5f s, then %.5f s", first, last)
+        with Box.make(pair.client) as fresh:
+            as_quick(box, fresh)
+        pair.client.close()
         left = [d for d in clean.differences(early, pair.snapshot())
                 if not d.startswith(("files in the state", "marked"))]
         check.equal(left, [], "what piled up")
@@ -394,31 +403,20 @@ def _(_):
         pair.check_clean(3)
 
 
-@test("10,000 executions in one sandbox, by eight at once: the last hundred as fast as the first",
+@test("10,000 executions in one sandbox, by eight at once: it stays as fast as a new one",
       case="D7", own=True, deadline=120, slow=True)
 def _(_):
     with harness.Pair(slots=8, warm=2) as pair:
         pair.warm_up()
         box = Box.make(pair.client)
 
-        def hundred():
-            times = []
-            for _ in range(100):
-                watch = Stopwatch()
-                check.ok(box.run(argv=["/bin/true"]))
-                times.append(watch.seconds())
-            return sorted(times)[50]
-
-        hundred()
-        first = min(hundred() for _ in range(3))
-
         def many(_):
-            for _ in range(1160):
+            for _ in range(1250):
                 check.ok(box.run(argv=["/bin/true"]))
 
         parallel(8, many, 100)
-        last = min(hundred() for _ in range(3))
-        check.true(last < 1.2 * first + 0.0003, "median %.5f s, then %.5f s", first, last)
+        with Box.make(pair.client) as fresh:
+            as_quick(box, fresh)
         seen = len(box.executions())
         check.true(seen <= 100, "%d executions in one page", seen)
         box.delete()

@@ -595,30 +595,6 @@ def _(pair):
         check.equal(answer, "end\n", "zombies inside")
 
 
-def quickness(box, count):
-    times = []
-    for _ in range(count):
-        watch = Stopwatch()
-        check.ok(box.run(argv=["/bin/true"]))
-        times.append(watch.seconds())
-    return sorted(times)[count // 2]
-
-
-@test("the thousandth execution is as fast as the first", case="158, D7", deadline=60)
-def _(pair):
-    with Box.make(pair.client) as box:
-        quickness(box, 30)
-        first = min(quickness(box, 100) for _ in range(2))
-
-        def many(_):
-            for _ in range(150):
-                check.ok(box.run(argv=["/bin/true"]))
-
-        parallel(4, many, 50)
-        last = min(quickness(box, 100) for _ in range(2))
-        check.true(last < 1.2 * first + 0.0005, "median %.5f s, then %.5f s", first, last)
-
-
 @test("wait:false and background answer at once, foreground in time order", deadline=20)
 def _(pair):
     with Box.make(pair.client) as box:
