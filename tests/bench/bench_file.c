@@ -138,7 +138,11 @@ int bench_file_run(const struct bench_target *target, unsigned laps,
         rc = bench_file_laps(&in, &out, laps, result, err);
     }
     bench_static_stop(&plain);
-    if (id[0] && bench_box_delete(&b, id, rc == 0 ? err : NULL) < 0)
+    /* The server has closed the first connection meanwhile. */
+    bench_box_close(&b);
+    if (id[0] && bench_box_open(&b, target, rc == 0 ? err : NULL) < 0)
+        rc = -1;
+    if (id[0] && b.fd >= 0 && bench_box_delete(&b, id, rc == 0 ? err : NULL) < 0)
         rc = -1;
     bench_box_close(&b);
     return rc;

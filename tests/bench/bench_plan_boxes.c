@@ -110,7 +110,7 @@ static int bench_plan_boxes_fill(const struct bench_service *s, unsigned count,
 
 int bench_plan_boxes_many(const struct bench_paths *paths, unsigned count, struct bench_many *many,
                           struct err *err) {
-    static const struct bench_service_size size = {.sandboxes = "4096"};
+    static const struct bench_service_size size = {.sandboxes = "1200"};
     struct bench_service s;
     struct bench_boxes boxes = {0};
     fprintf(stderr, "bench: %u idle sandboxes\n", count);
