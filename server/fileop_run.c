@@ -498,15 +498,18 @@ struct fileop_run *fileop_run_start(struct sandbox *sb, const char *const *argv,
         free(r);
         return NULL;
     }
-    if (lane->waiting >= FILEOP_RUN_QUEUE) {
-        err_set(err, ERR_LIMIT, 0, "Too many file operations wait in this sandbox.");
+    r->watch = strcmp(argv[0], "watch") == 0;
+    /* Watches may last for ever: to wait for one is no use. */
+    if (r->watch ? lane->watching >= FILEOP_RUN_WATCHES : lane->waiting >= FILEOP_RUN_QUEUE) {
+        err_set(err, ERR_LIMIT, 0,
+                r->watch ? "Too many watches are open in this sandbox."
+                         : "Too many file operations wait in this sandbox.");
         free(r);
         return NULL;
     }
     r->ops = ops;
     r->arg = arg;
     r->upload = upload;
-    r->watch = strcmp(argv[0], "watch") == 0;
     r->fd = r->child_in = r->child_out = r->source.fd = -1;
     buf_init(&r->spec, FILEOP_RUN_SPEC_MAX);
     fileop_feed_init(&r->feed, lane->loop, fileop_run_writable, r);

@@ -3,7 +3,7 @@
  * are used.
  *
  * At most FILEOP_RUN_SLOTS of them work in one sandbox at once; more wait in a queue, which is
- * bounded, too. Watches count on their own.
+ * bounded, too. Watches count on their own, and none waits.
  *
  * All on the loop's thread; contents go through in pieces, so that a gigabyte needs no memory. */
 #pragma once

@@ -449,11 +449,12 @@ static void test_contents_are_announced_and_follow_in_pieces(void **state) {
 static void test_watches_leave_the_slots_to_others(void **state) {
     (void)state;
     struct sandbox *sb = box_new();
-    static struct told t[FILEOP_RUN_WATCHES + 2];
-    for (size_t i = 0; i <= FILEOP_RUN_WATCHES; i++)
+    static struct told t[FILEOP_RUN_WATCHES + 1];
+    for (size_t i = 0; i < FILEOP_RUN_WATCHES; i++)
         assert_non_null(start(sb, "watch", true, &plain_ops, &t[i]));
+    assert_null(start(sb, "watch", true, &plain_ops, &t[FILEOP_RUN_WATCHES]));
     assert_int_equal(sb->count, FILEOP_RUN_WATCHES);
-    assert_non_null(start(sb, "stat", false, &plain_ops, &t[FILEOP_RUN_WATCHES + 1]));
+    assert_non_null(start(sb, "stat", false, &plain_ops, &t[FILEOP_RUN_WATCHES]));
     assert_int_equal(sb->count, FILEOP_RUN_WATCHES + 1);
     assert_string_equal(sb->tasks[FILEOP_RUN_WATCHES].op, "stat");
     box_free(sb);
