@@ -15,7 +15,9 @@
  * snapshots that it is a part of and the volumes that stand on it; what nobody needs is removed,
  * and a file system goes with its last layer. Other jails have other user ids, so they see a layer
  * through an id-mapped mount. When a volume stands on LAYERS_DEPTH_MAX layers, the next snapshot
- * merges them into one (the kernel takes 500).
+ * merges them into one (the kernel takes 500); in the background that is done when snapshots were
+ * dropped and the layers that are left may hold much that nobody can reach. A merge links files, so
+ * that it takes no room.
  *
  * Everything that may take time is done by a process of its own, forked from a small one that was
  * forked at start, so that the shard's loop never waits. Such a process acts on files that hostile
@@ -42,7 +44,6 @@ struct layers_volume;
 struct layers_config {
     struct loop *loop; /* borrowed */
     int disk_dirfd;    /* STATE/disk, for WIRE_DISK_FILE; borrowed; -1 = not to be had */
-    int home_ns;       /* the runner's own mount namespace; borrowed */
 };
 
 struct layers_result {

@@ -32,7 +32,6 @@ struct layers_job *layers_job_new(struct layers *layers, enum layers_op op, stru
         job->req.pid = v->jail.pid;
         job->req.writable = v->jail.writable;
         job->req.id_base = v->jail.id_base;
-        job->req.id_count = v->jail.id_count;
         job->req.disk_bytes = v->jail.disk_bytes;
         job->req.inodes = v->jail.inodes;
         job->req.live = v->live;

@@ -132,7 +132,6 @@ static void layers_probe_fill(struct layers_request *req, const struct layers_pr
         .pid = p->pid,
         .writable = WIRE_WRITABLE_WORKSPACE,
         .id_base = p->base,
-        .id_count = LAYERS_PROBE_COUNT,
         .disk_bytes = LAYERS_PROBE_BYTES,
         .inodes = LAYERS_PROBE_INODES,
         .live_next = 1,

@@ -66,7 +66,8 @@ struct layers_request {
     uint32_t flags;
     int32_t pid; /* process 1 */
     uint32_t writable;
-    uint32_t id_base, id_count;
+    uint32_t id_base;
+    uint32_t in_file;                  /* fs[0] is a file system in a file */
     uint64_t disk_bytes, inodes;       /* limits of the jail */
     uint64_t other_bytes, other_files; /* what layers of other file systems count against them */
     uint32_t live, live_next;
@@ -76,7 +77,6 @@ struct layers_request {
     uint32_t merge_room; /* inodes that it may take */
     uint32_t litter;     /* number of a layer that was begun and given up; 0 = none */
     uint32_t own_layers; /* on fs[0], before this */
-    uint32_t in_file;    /* fs[0] is a file system in a file */
     uint32_t depth;
     struct layers_request_layer stack[LAYERS_DEPTH_MAX]; /* newest first */
     uint32_t fds;      /* descriptors that follow: enum layers_fd, then one of each fs */
@@ -100,7 +100,8 @@ struct layers_birth {
 enum layers_reply_flag {
     LAYERS_SWITCHED = 1,  /* the live directory is live_next now, over the layers asked for */
     LAYERS_BROKEN = 2,    /* neither the old nor the new state: the jail cannot go on */
-    LAYERS_OWN = 4,       /* one descriptor: the root of the volume's own file system */
+    LAYERS_OWN = 4,       /* descriptors: the root of the volume's own file system; for FORMAT,
+                             the same with the ids of the jail */
     LAYERS_LAYER = 8,     /* `layer` is there */
     LAYERS_MERGED = 16,   /* `merge` is there */
     LAYERS_LINKABLE = 32, /* `layer` is a copy that the next copy may link to */

@@ -254,8 +254,7 @@ static int shard_start(struct shard *s, struct err *err) {
         cgroup_host_init(&s->cgroups, cfg->cgroup_name, cfg->mount_dir, err) != 0) {
         return -1;
     }
-    const struct layers_config layers = {
-        .loop = s->loop, .disk_dirfd = cfg->disk_dir, .home_ns = cfg->home_ns};
+    const struct layers_config layers = {.loop = s->loop, .disk_dirfd = cfg->disk_dir};
     s->layers = layers_new(&layers, err);
     if (s->layers == NULL) {
         return -1;

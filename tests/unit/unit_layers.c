@@ -299,7 +299,7 @@ static void test_without_its_process_nothing_goes_on_and_all_is_said(void **stat
         skip();
     }
     mine = *t;
-    struct layers_config cfg = {mine.loop, t->disk_fd, t->home_ns};
+    struct layers_config cfg = {mine.loop, t->disk_fd};
     mine.layers = layers_new(&cfg, &e);
     assert_non_null(mine.layers);
     test_jail_open(&mine, &a, 16 * JAIL_MIB, 1000);

@@ -323,7 +323,7 @@ static inline int test_layers_up(void **state) {
     unit_works(rootfs_build(&cfg, &t.template, &e), e);
     t.loop = loop_new(&e);
     assert_non_null(t.loop);
-    struct layers_config lc = {.loop = t.loop, .disk_dirfd = t.disk_fd, .home_ns = t.home_ns};
+    struct layers_config lc = {.loop = t.loop, .disk_dirfd = t.disk_fd};
     t.layers = layers_new(&lc, &e);
     if (t.layers == NULL) {
         fail_msg("%s", e.text);
