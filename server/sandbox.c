@@ -17,6 +17,7 @@ struct sandbox *sandbox_new(struct sandboxes *all, struct err *err) {
     }
     sb->all = all;
     sb->dir = -1;
+    sb->depth = -1;
     sb->number_floor = SANDBOX_NUMBERS;
     sb->next_number = 1; /* 0 = none */
     sb->used_ns = clock_mono_ns();
@@ -252,9 +253,13 @@ void sandbox_take_kept(struct sandbox *sb) {
     for (size_t i = 0; i < SANDBOX_PARTS && sb->jail != NULL; i++)
         if (sb->parts[i].part != NULL && sb->parts[i].ops->adopted != NULL)
             sandbox_tell_kept(sb, sb->parts[i].ops, sb->parts[i].part);
-    for (size_t i = 0; i < sb->kept_count && sb->jail != NULL; i++)
-        if (sandbox_find_task(sb, sb->kept[i].exec.head.exec) == NULL)
-            link_kill(sb->jail, sb->kept[i].exec.head.exec, CAUSE_INTERRUPTED);
+    for (size_t i = 0; i < sb->kept_count && sb->jail != NULL; i++) {
+        const struct wire_kept_exec *kept = &sb->kept[i].exec;
+        /* Nothing is kept for file operations but that they run. */
+        if (sandbox_find_task(sb, kept->head.exec) == NULL &&
+            (kept->fds != 0 || sandbox_orphan_adopt(sb, kept->head.exec) < 0))
+            link_kill(sb->jail, kept->head.exec, CAUSE_INTERRUPTED);
+    }
     sandbox_drop_kept(sb);
 }
 
@@ -349,7 +354,10 @@ struct sandbox_boundary_wait {
 static void sandbox_boundary_done(void *arg, struct sandbox *sb, const struct wire_done *done) {
     struct sandbox_boundary_wait *w = arg;
     int code = done == NULL ? ECANCELED : done->code;
-    if (code == 0) {
+    /* A copy was made instead: the live layer is the one that it was. */
+    if (code == 0 && !sb->renewed)
+        code = EBUSY;
+    if (done != NULL && done->code == 0) {
         /* The layers below live on in the sandbox itself. */
         if (sb->boundary[0] != '\0')
             link_drop_snapshot(link_of(sb->jail), sb->boundary);

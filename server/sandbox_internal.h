@@ -57,6 +57,8 @@ struct sandbox {
     struct sandbox_wait *waits;
     struct sandbox_kept *kept; /* while it is adopted */
     size_t kept_count;
+    int64_t depth;                /* layers below the live one; -1 = not known */
+    bool renewed;                 /* the last snapshot began a new live layer */
     char boundary[WIRE_NAME_MAX]; /* key of the last boundary, "" = none */
     struct {
         const struct sandbox_part_ops *ops;
@@ -91,6 +93,11 @@ void sandbox_ended(struct sandbox *sb, const struct wire_end *end);
 void sandbox_started(struct sandbox *sb, uint32_t number, int master);
 /* Is anything going on that keeps it from being idle? */
 bool sandbox_busy(const struct sandbox *sb);
+
+/* --- sandbox_orphan.c ------------------------------------------------------------------------- */
+
+/* A file operation of an earlier server may end by itself. -1: memory is short. */
+int sandbox_orphan_adopt(struct sandbox *sb, uint32_t number);
 
 /* --- sandbox_op.c ----------------------------------------------------------------------------- */
 

@@ -161,6 +161,7 @@ static void sandbox_life_adopted(struct sandbox *sb, const struct wire_done *don
         return;
     }
     sb->detached = false;
+    sb->depth = -1; /* an answer may have been missed */
     sb->frozen = done->frozen != 0;
     sandbox_life_state(sb, sb->frozen ? SANDBOX_PAUSED : SANDBOX_READY);
     sandbox_touch(sb);
@@ -211,6 +212,7 @@ int sandbox_life_open(struct sandbox *sb, struct link *link, struct err *err) {
     open.disk = sb->spec.disk;
     str_copy(open.key, sizeof(open.key), sb->id);
     str_copy(open.from, sizeof(open.from), sb->spec.from);
+    sb->depth = sb->spec.from[0] == '\0' ? 0 : -1;
     sb->jail = link_open_sandbox(link, &sandbox_life_ops, sb);
     if (sb->jail == NULL)
         return err_set(err, ERR_LIMIT, 0, "%s has no room for a sandbox", link->name);

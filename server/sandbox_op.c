@@ -122,6 +122,12 @@ void sandbox_op_done(struct sandbox *sb, const struct wire_done *done) {
         sandbox_op_frozen(sb, done);
     else if (done->code == 0)
         sb->layers++;
+    if (op->what == WIRE_SNAPSHOT && done->code == 0) {
+        sb->renewed = sb->depth >= 0 && sb->depth != (int64_t)done->depth;
+        sb->depth = (int64_t)done->depth;
+    }
+    if (op->what == WIRE_RESTORE)
+        sb->depth = -1;
     if (op->what == WIRE_RESTORE && done->code == 0) {
         struct err err;
         sb->epoch++;

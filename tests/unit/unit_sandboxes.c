@@ -477,21 +477,25 @@ static void test_server_comes_back(void **state) {
     assert_int_equal(fake_expect(&s->fake, WIRE_CLOSE)->jail, unknown.head.jail);
     int fds[2] = {dup(0), dup(0)};
     fake_send_kept_exec(&s->fake, own.head.jail, number, fds, 2);
-    fake_send_kept_exec(&s->fake, own.head.jail, number + 1, fds, 0);
+    fake_send_kept_exec(&s->fake, own.head.jail, number + 1, fds, 2);
+    fake_send_kept_exec(&s->fake, own.head.jail, number + 2, fds, 0);
     fd_close(&fds[0]);
     fd_close(&fds[1]);
     fake_send_done(&s->fake, &own.head, 0);
     assert_int_equal(part.adopted, 1);
-    assert_int_equal(part.kept, 2);
+    assert_int_equal(part.kept, 3);
     assert_int_equal(sandbox_state(sb), SANDBOX_READY);
-    /* What nobody took is ended. */
+    /* What nobody took is ended; file operations end by themselves. */
+    assert_int_equal(sandbox_activity(sb).running, 2);
     assert_int_equal(fake_expect(&s->fake, WIRE_KILL)->exec, number + 1);
     fake_send_end(&s->fake, own.head.jail, number + 1, CAUSE_INTERRUPTED, 0);
+    fake_send_end(&s->fake, own.head.jail, number + 2, CAUSE_EXIT, 0);
     fake_send_end(&s->fake, own.head.jail, number, CAUSE_EXIT, 0);
     assert_int_equal(taken.ended, 1);
+    assert_int_equal(sandbox_activity(sb).running, 0);
     /* No number is used twice. */
     run(s, sb, &a);
-    assert_true(a.task.number > number + 1);
+    assert_true(a.task.number > number + 2);
     assert_int_equal(s->links.items[0]->state, LINK_READY);
 }
 
