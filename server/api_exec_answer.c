@@ -60,6 +60,7 @@ static int api_exec_answer_copies(struct exec *x, struct spool streams[SPOOL_STR
     for (int i = 0; i < SPOOL_STREAMS; i++) {
         struct spool *from = &x->out[i].spool;
         streams[i] = *from;
+        streams[i].window = NULL;
         if (from->host != NULL && from->total > 0)
             return -1;
         streams[i].fd = from->fd >= 0 ? fcntl(from->fd, F_DUPFD_CLOEXEC, 0) : -1;

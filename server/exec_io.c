@@ -16,7 +16,6 @@
 #define EXEC_IO_PIPE (1024 * 1024)
 #define EXEC_IO_PIPE_FULL ((size_t)64 * 1024)
 #define EXEC_IO_TAKE ((size_t)1024 * 1024)
-#define EXEC_IO_TERMINAL 16384u
 
 void exec_io_name(const struct exec *x, enum exec_io_file which, char name[SPOOL_NAME_SIZE]) {
     static const char *const ends[] = {
@@ -135,22 +134,6 @@ static int exec_io_file(struct exec_stream *s, struct err *err) {
     return spool_create(&s->spool, name, err);
 }
 
-/* A terminal cannot be spliced from. */
-static ssize_t exec_io_terminal(struct exec_stream *s, struct err *err) {
-    char data[EXEC_IO_TERMINAL];
-    ssize_t n;
-    do
-        n = read(s->fd, data, sizeof(data));
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && errno == EIO)
-        return 0; /* nobody has its other side open any more */
-    if (n < 0)
-        return err_sys(err, "reading from a terminal");
-    if (n > 0 && spool_put(&s->spool, data, (size_t)n, err) < 0)
-        return -1;
-    return n;
-}
-
 static void exec_io_check_output(struct exec_stream *s) {
     struct exec *x = s->exec;
     if ((x->end_on & END_ON_OUTPUT) == 0 || x->over_output ||
@@ -168,7 +151,8 @@ static int exec_io_take(struct exec_stream *s, size_t max) {
     bool terminal = (s->exec->flags & EXEC_PTY) != 0;
     ssize_t n = exec_io_file(s, &err);
     if (n == 0)
-        n = terminal ? exec_io_terminal(s, &err) : spool_take(&s->spool, s->fd, max, &err);
+        n = terminal ? spool_take_terminal(&s->spool, s->fd, &err)
+                     : spool_take(&s->spool, s->fd, max, &err);
     if (n < 0 && err.code == EAGAIN)
         return 0;
     if (n < 0) {

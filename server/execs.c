@@ -282,6 +282,16 @@ static void execs_replay(void *arg, const struct spool_log_record *r) {
     }
 }
 
+/* The file of a terminal's output is longer than that; what somebody was told was there. */
+static void execs_load_terminal(struct exec *x) {
+    struct spool *s = &x->out[SPOOL_STDOUT].spool;
+    struct err err;
+    uint64_t end = spool_terminal_end(s), told = x->events.end[SPOOL_STDOUT];
+    err_clear(&err);
+    if (spool_cut(s, end > told ? end : told, &err) < 0)
+        execs_log(x, &err);
+}
+
 /* Of those that have no end: what came of their output. */
 static void execs_load_running(struct exec *x) {
     uint64_t total[SPOOL_STREAMS];
@@ -299,6 +309,8 @@ static void execs_load_running(struct exec *x) {
     exec_io_name(x, EXEC_IO_EVENTS, name);
     if (spool_events_load(&x->events, name, total, &err) < 0)
         execs_log(x, &err);
+    if ((x->flags & EXEC_PTY) != 0)
+        execs_load_terminal(x);
     exec_io_recover(x);
     x->set->running++;
 }

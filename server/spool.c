@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,7 +24,16 @@ void spool_init(struct spool *s, int dir, uint64_t cap) {
     s->tail_keep = cap - cap / 2;
 }
 
+static void spool_unmap(struct spool *s) {
+    if (s->window == NULL)
+        return;
+    (void)munmap(s->window, SPOOL_WINDOW);
+    s->window = NULL;
+    (void)!ftruncate(s->fd, (off_t)s->total);
+}
+
 void spool_done(struct spool *s) {
+    spool_unmap(s);
     fd_close(&s->fd);
 }
 
@@ -78,10 +88,12 @@ int spool_load(struct spool *s, const char *name, struct err *err) {
 }
 
 void spool_rest(struct spool *s) {
+    spool_unmap(s);
     fd_close(&s->fd);
 }
 
 void spool_remove(struct spool *s) {
+    spool_unmap(s);
     fd_close(&s->fd);
     if (s->name[0] != '\0')
         (void)unlinkat(s->dir, s->name, 0);
@@ -124,6 +136,57 @@ ssize_t spool_take(struct spool *s, int pipe, size_t max, struct err *err) {
     return n;
 }
 
+/* A window in which there is room behind the end of the stream. */
+static int spool_map(struct spool *s, struct err *err) {
+    if (s->window != NULL && s->total < s->window_at + SPOOL_WINDOW)
+        return 0;
+    uint64_t at = s->total / SPOOL_PAGE * SPOOL_PAGE;
+    spool_unmap(s);
+    if (ftruncate(s->fd, (off_t)(at + SPOOL_WINDOW)) < 0)
+        return err_sys(err, "extending the spool %s", s->name);
+    void *map = mmap(NULL, SPOOL_WINDOW, PROT_READ | PROT_WRITE, MAP_SHARED, s->fd, (off_t)at);
+    if (map == MAP_FAILED)
+        return err_sys(err, "mapping the spool %s", s->name);
+    s->window = map;
+    s->window_at = at;
+    return 0;
+}
+
+ssize_t spool_take_terminal(struct spool *s, int terminal, struct err *err) {
+    ssize_t n;
+    if (spool_open(s, err) < 0 || spool_map(s, err) < 0)
+        return -1;
+    size_t used = (size_t)(s->total - s->window_at);
+    /* Only the kernel writes there, so a full disk is an error of read(2), and no signal. */
+    do
+        n = read(terminal, s->window + used, (size_t)SPOOL_WINDOW - used);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EIO)
+        return 0; /* nobody has its other side open any more */
+    if (n < 0)
+        return err_sys(err, "reading from a terminal");
+    s->total += (uint64_t)n;
+    spool_bound(s);
+    return n;
+}
+
+uint64_t spool_terminal_end(struct spool *s) {
+    char block[4096];
+    uint64_t least = s->total > SPOOL_WINDOW ? s->total - SPOOL_WINDOW : 0, end = s->total;
+    while (end > least) {
+        size_t len = end - least < sizeof(block) ? (size_t)(end - least) : sizeof(block);
+        if (spool_read(s, end - len, block, len, NULL) < 0)
+            return end;
+        while (len > 0 && block[len - 1] == '\0') {
+            len--;
+            end--;
+        }
+        if (len > 0)
+            return end;
+    }
+    return end;
+}
+
 int spool_put(struct spool *s, const void *data, size_t len, struct err *err) {
     const char *from = data;
     if (spool_open(s, err) < 0)
@@ -143,6 +206,7 @@ int spool_put(struct spool *s, const void *data, size_t len, struct err *err) {
 }
 
 void spool_finish(struct spool *s) {
+    spool_unmap(s);
     if (spool_has_file(s) && s->total > s->head_max + s->tail_keep && spool_open(s, NULL) == 0)
         spool_punch(s, s->tail_keep);
 }

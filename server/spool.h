@@ -29,7 +29,9 @@ struct spool {
     uint64_t host_at;
     uint64_t head_max, tail_keep;
     uint64_t total; /* bytes seen */
-    uint64_t gone;  /* [head_max, gone) are no longer there; <= head_max: nothing is gone */
+    char *window;   /* mapping of SPOOL_WINDOW bytes of the file at window_at; NULL = none */
+    uint64_t window_at;
+    uint64_t gone; /* [head_max, gone) are no longer there; <= head_max: nothing is gone */
 };
 
 /* Keeps `cap` bytes in the end, half of them from the front. No file yet. `dir` is borrowed. */
@@ -49,6 +51,14 @@ void spool_remove(struct spool *s); /* unlinks the file; nothing is kept */
 /* Moves at most `max` bytes from a pipe, which does not block. Returns their number, 0 at its end,
  * -1 when there are none now (ERR_SYSTEM EAGAIN) or on failure. */
 ssize_t spool_take(struct spool *s, int pipe, size_t max, struct err *err);
+/* As spool_take(), from a terminal, which cannot be spliced from: it is read into a mapping of the
+ * file, so that here as well no byte is ever only in this process. Meanwhile the file is longer
+ * than the stream, by zeros; spool_finish() and spool_rest() make it right. */
+#define SPOOL_WINDOW ((uint64_t)64 * 1024)
+ssize_t spool_take_terminal(struct spool *s, int terminal, struct err *err);
+/* After spool_load() of such a file: how much of it is the stream, if that does not end in zeros.
+ */
+uint64_t spool_terminal_end(struct spool *s);
 /* Appends from memory. */
 int spool_put(struct spool *s, const void *data, size_t len, struct err *err);
 /* Nothing more will come: gives back everything that need not be kept. */

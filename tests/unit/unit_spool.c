@@ -150,6 +150,45 @@ static void test_takes_from_a_pipe_and_tells_its_end(void **state) {
     spool_done(&s);
 }
 
+/* What a process that is killed leaves of a terminal's output is longer by zeros. */
+static void test_a_terminal_is_read_without_a_copy(void **state) {
+    struct place *p = *state;
+    struct spool s, again;
+    struct err err = {0};
+    struct stat st;
+    int ends[2];
+    char data[1000];
+    memset(data, 'x', sizeof(data));
+    assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+    spool_init(&s, p->dir, 1 << 20);
+    unit_works(spool_create(&s, "s", &err), err);
+    assert_int_equal(spool_take_terminal(&s, ends[0], &err), -1);
+    assert_int_equal(err.code, EAGAIN);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(write(ends[1], data, sizeof(data)), sizeof(data));
+        for (uint64_t want = s.total + sizeof(data); s.total < want;)
+            assert_true(spool_take_terminal(&s, ends[0], &err) > 0);
+        assert_int_equal(spool_read(&s, s.total - 5, data, 5, &err), 0);
+        assert_memory_equal(data, "xxxxx", 5);
+        spool_init(&again, p->dir, 1 << 20);
+        unit_works(spool_load(&again, "s", &err), err);
+        assert_true(again.total >= s.total && again.total <= s.total + SPOOL_WINDOW);
+        assert_int_equal(spool_terminal_end(&again), s.total);
+        spool_done(&again);
+    }
+    spool_finish(&s);
+    assert_int_equal(fstat(s.fd, &st), 0);
+    assert_int_equal(st.st_size, 200000);
+    close(ends[1]);
+    assert_int_equal(spool_take_terminal(&s, ends[0], &err), 0);
+    spool_rest(&s);
+    unit_works(spool_load(&again, "s", &err), err);
+    assert_int_equal(again.total, 200000);
+    assert_int_equal(spool_terminal_end(&again), 200000);
+    spool_done(&again);
+    close(ends[0]);
+}
+
 /* A process that is killed leaves a file of any length: all of it is the stream. */
 static void test_every_length_is_taken_up(void **state) {
     struct place *p = *state;
@@ -217,6 +256,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_much_output_keeps_head_and_tail_in_bounded_space,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_takes_from_a_pipe_and_tells_its_end, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_terminal_is_read_without_a_copy, setup, teardown),
         cmocka_unit_test_setup_teardown(test_every_length_is_taken_up, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_link_is_not_followed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_part_of_another_file_is_read, setup, teardown),
