@@ -17,11 +17,17 @@
 #define SANDBOX_STORE_MAX ((size_t)64 * 1024 * 1024)
 #define SANDBOX_STORE_VERSION 1
 
+#define SANDBOX_STORE_PATH_MAX (sizeof(SANDBOXES_DIR) + SANDBOX_ID_SIZE + 2)
+
+static void sandbox_store_path(const struct sandbox *sb, char path[SANDBOX_STORE_PATH_MAX]) {
+    snprintf(path, SANDBOX_STORE_PATH_MAX, SANDBOXES_DIR "/%s", sb->id);
+}
+
 int sandbox_store_open(struct sandbox *sb, struct err *err) {
-    char path[sizeof(SANDBOXES_DIR) + SANDBOX_ID_SIZE + 2];
+    char path[SANDBOX_STORE_PATH_MAX];
     if (sb->dir >= 0)
         return 0;
-    snprintf(path, sizeof(path), SANDBOXES_DIR "/%s", sb->id);
+    sandbox_store_path(sb, path);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_sys(err, "making %s", path);
     sb->dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -68,10 +74,31 @@ static json_t *sandbox_store_encode(const struct sandbox *sb) {
     return NULL;
 }
 
+/* The first time: into the file of a directory that was made in advance. Nobody has been told of
+ * the sandbox, so that half a file is as good as none. */
+static bool sandbox_store_first(struct sandbox *sb, const json_t *root) {
+    char path[SANDBOX_STORE_PATH_MAX];
+    sandbox_store_path(sb, path);
+    if (sb->dir >= 0 || sb->state != SANDBOX_OPENING || !sandbox_spare_take(&sb->all->spare, path))
+        return false;
+    sb->dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    fd_cleanup int fd = openat(sb->dir, SANDBOX_STORE_FILE, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+    char *text = fd >= 0 ? json_dumps(root, JSON_COMPACT) : NULL;
+    bool well = text != NULL && fd_write_all(fd, text, strlen(text), NULL) == 0;
+    free(text);
+    return well;
+}
+
 int sandbox_store_write(struct sandbox *sb, struct err *err) {
-    if (sandbox_store_open(sb, err) < 0)
-        return -1;
     json_t *root = sandbox_store_encode(sb);
+    if (root != NULL && sandbox_store_first(sb, root)) {
+        json_decref(root);
+        return 0;
+    }
+    if (sandbox_store_open(sb, err) < 0) {
+        json_decref(root);
+        return -1;
+    }
     int rc = store_file_write(sb->dir, SANDBOX_STORE_FILE, root, err);
     json_decref(root);
     return rc;

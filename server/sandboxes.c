@@ -31,6 +31,7 @@ void sandboxes_done(struct sandboxes *s) {
         return;
     loop_defer_stop(s->loop, &s->dispatch);
     loop_timer_stop(s->loop, &s->forget);
+    sandbox_spare_stop(&s->spare);
     while (s->oldest != NULL) {
         struct sandbox *sb = s->oldest;
         s->oldest = sb->newer;
@@ -423,5 +424,5 @@ int sandboxes_start(struct sandboxes *s, const struct sandboxes_options *options
     log_u64(&line, "there", s->states[SANDBOX_READY]);
     log_u64(&line, "gone", s->states[SANDBOX_GONE]);
     log_end(&line);
-    return 0;
+    return sandbox_spare_start(&s->spare, s->loop, s->work, err);
 }

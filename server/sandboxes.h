@@ -13,6 +13,7 @@
 #include "metrics.h"
 #include "request.h"
 #include "sandbox.h"
+#include "sandbox_spare.h"
 #include "work.h"
 
 #define SANDBOXES_BUCKETS 4096u
@@ -78,6 +79,7 @@ struct sandboxes {
     size_t states[SANDBOX_GONE + 1]; /* how many are in each */
     struct loop_defer dispatch;
     struct loop_timer forget;
+    struct sandbox_spare spare;
 };
 
 void sandboxes_init(struct sandboxes *s, struct loop *loop, struct log *log, struct links *links,

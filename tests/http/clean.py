@@ -193,10 +193,11 @@ def remembered(place):
 
 
 def files(state):
-    """Paths of everything in the state directory; the contents of images and logs are not run's."""
+    """Paths of everything in the state directory; the contents of images and logs are not run's,
+    and what is made in advance is nobody's."""
     found = []
     for at, dirs, plain in os.walk(state):
-        dirs[:] = [d for d in dirs if d not in ("rootfs", "log")]
+        dirs[:] = [d for d in dirs if d not in ("rootfs", "log", "spare")]
         if os.path.basename(at) == "blobs":
             # Contents are kept for the next sync; what is half there is not.
             dirs[:] = [d for d in dirs if d == "tmp"]

@@ -1,5 +1,6 @@
 #include "sandboxes.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -533,6 +534,44 @@ static void test_idle_and_ttl(void **state) {
     assert_int_equal(a.cause, CAUSE_CANCELLED);
 }
 
+static size_t entries(const char *path) {
+    DIR *d = opendir(path);
+    size_t n = 0;
+    assert_non_null(d);
+    const struct dirent *e;
+    while ((e = readdir(d)) != NULL)
+        n += e->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static bool has_file(const char *id, const char *name) {
+    char path[128];
+    snprintf(path, sizeof(path), SANDBOXES_DIR "/%s/%s", id, name);
+    return access(path, F_OK) == 0;
+}
+
+/* Directories made in advance are used, and used up, and left to the next server. */
+static void test_spare_directories(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    for (int i = 0; i < 1000 && s->sandboxes.spare.count < SANDBOX_SPARE_MAX; i++)
+        fake_turn(&s->fake);
+    assert_int_equal(s->sandboxes.spare.count, SANDBOX_SPARE_MAX);
+    struct sandbox *one = make(s, &jail);
+    assert_true(has_file(sandbox_id(one), "exec.log"));
+    assert_true(has_file(sandbox_id(one), "sandbox.json"));
+    assert_int_equal(entries(SANDBOX_SPARE_DIR), SANDBOX_SPARE_MAX - 1);
+    s->sandboxes.spare.count = 0;
+    struct sandbox *two = make(s, &jail);
+    assert_false(has_file(sandbox_id(two), "exec.log"));
+    assert_true(has_file(sandbox_id(two), "sandbox.json"));
+    restart(s, NULL);
+    fake_send_ready(&s->fake);
+    assert_true(s->sandboxes.spare.count >= SANDBOX_SPARE_MAX - 1);
+    assert_int_equal(entries(SANDBOXES_DIR), 2);
+}
+
 int main(void) {
 #define WITH_SHARD(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -549,6 +588,7 @@ int main(void) {
         WITH_SHARD(test_server_comes_back),
         WITH_SHARD(test_runner_kept_nothing),
         WITH_SHARD(test_idle_and_ttl),
+        WITH_SHARD(test_spare_directories),
     };
     return cmocka_run_group_tests_name("sandboxes", tests, NULL, NULL);
 }
