@@ -63,7 +63,7 @@ static void sandbox_spare_made(struct work_job *job) {
 static void sandbox_spare_refill(void *arg) {
     struct sandbox_spare *p = arg;
     struct sandbox_spare_job *j;
-    if (p->busy || p->count == SANDBOX_SPARE_MAX || (j = calloc(1, sizeof(*j))) == NULL)
+    if (p->busy || (j = calloc(1, sizeof(*j))) == NULL)
         return;
     *j = (struct sandbox_spare_job){.job = {.run = sandbox_spare_work, .done = sandbox_spare_made},
                                     .pool = p,

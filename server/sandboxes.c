@@ -375,6 +375,13 @@ void sandboxes_dead(struct sandboxes *s, const char *shard) {
             sandbox_life_end(sb, SANDBOX_END_RUNNER_DIED, NULL);
 }
 
+bool sandboxes_adopting(const struct sandboxes *s) {
+    for (const struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
+        if (sb->detached && sb->jail != NULL)
+            return true;
+    return false;
+}
+
 bool sandboxes_unsettled(const struct sandboxes *s, const char *owner) {
     for (const struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
         if (sb->detached && strcmp(sb->spec.owner, owner) == 0)

@@ -102,6 +102,8 @@ struct sandbox *sandboxes_create(struct sandboxes *s, struct sandbox_spec *spec,
                                  struct api_error *error);
 /* May one more wait? */
 bool sandboxes_may_queue(const struct sandboxes *s, size_t count);
+/* Are some being adopted from a runner that is there? A matter of milliseconds. */
+bool sandboxes_adopting(const struct sandboxes *s);
 /* Of the calling user's: is the runner of any being looked for? */
 bool sandboxes_unsettled(const struct sandboxes *s, const char *owner);
 

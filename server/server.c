@@ -9,5 +9,7 @@ const char *server_not_ready(const struct server *s) {
         return s->links.last_error;
     if (t.healthy == 0)
         return t.health;
+    if (sandboxes_adopting(&s->sandboxes))
+        return "sandboxes are being taken over from an earlier server";
     return runs_may_queue(&s->runs, 0) ? NULL : "the queue is full";
 }

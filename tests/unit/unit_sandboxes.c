@@ -426,12 +426,14 @@ static void test_connection_comes_back(void **state) {
     fake_send_ready(&s->fake);
     const struct wire_head *adopt = fake_expect(&s->fake, WIRE_ADOPT);
     jail = adopt->jail;
+    assert_true(sandboxes_adopting(&s->sandboxes));
     int fd = dup(0);
     fake_send_kept_exec(&s->fake, jail, a.task.number, &fd, 1);
     fd_close(&fd);
     assert_true(sandbox_detached(sb));
     fake_send_done(&s->fake, adopt, 0);
     assert_false(sandbox_detached(sb));
+    assert_false(sandboxes_adopting(&s->sandboxes));
     assert_int_equal(sandbox_state(sb), SANDBOX_READY);
     assert_int_equal(b.lost, 1);
     assert_int_equal(part.adopted, 1);
