@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 
 /* Inodes for one more layer, a merged one, a live directory and directories for links. */
 #define LAYERS_WORK_SPARE 24u
+#define LAYERS_WORK_NICE 10
 
 /* ---- the request ---- */
 
@@ -250,6 +252,7 @@ static int layers_work_open(struct layers_work *w, struct err *err) {
 
 /* While nobody waits. Whoever needs the volume ends this. */
 static int layers_work_compact(struct layers_work *w, struct err *err) {
+    (void)setpriority(PRIO_PROCESS, 0, LAYERS_WORK_NICE);
     if (layers_work_open(w, err) != 0 || layers_view_resize(w, w->req.merge_room, err) != 0) {
         return -1;
     }
@@ -455,6 +458,7 @@ void layers_work_run(const struct layers_home *home) {
     }
     layers_work_trim(&w);
     layers_work_answer(&w, rc, &err);
+    (void)setpriority(PRIO_PROCESS, 0, LAYERS_WORK_NICE); /* nobody waits for the rest */
     if (w.scratch >= 0 && layers_view_confine(&w, NULL) != 0) {
         _exit(1);
     }
