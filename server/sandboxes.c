@@ -249,6 +249,8 @@ static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_
     if (sandbox_store_write(sb, &err) == 0)
         return 1;
     log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
+    if (err.code == ENOSPC || err.code == EDQUOT)
+        return api_error_set(why, 507, "no_space", NULL, "The server's disk is full.");
     return api_error_set(why, 500, "internal", NULL, "The sandbox could not be written down.");
 }
 

@@ -10,7 +10,7 @@ import time
 import check
 import clean
 import harness
-from box import MIB, SANDBOXES, Box, blob, create, file_entry, forget, joined, rows, status
+from box import MIB, SANDBOXES, Box, blob, create, delete_all, file_entry, forget, joined, rows, status
 from check import Stopwatch
 from client import nonce, parallel
 from suite import Skip, test
@@ -278,7 +278,7 @@ def _(_):
         wanted = "".join("%d\n" % n for n in range(1, 121))
         for box, ex in zip(made, ticking):
             check.equal(check.text(check.ok(box.wait_done(ex, 10))), wanted, "output")
-            box.delete()
+        delete_all(pair.client)  # also what was made a moment before the end
         pair.check_clean(3, NEW_SERVER)
 
 
@@ -329,9 +329,10 @@ def turn(box, index, word):
     """One of the things that an agent does."""
     kind = index % 20
     if kind == 0:
-        answer = box.sh("echo early; sleep 9", limits={"wall_ms": 60})
+        answer = box.sh("echo early; sleep 9", limits={"wall_ms": 120})
         check.ended(answer, "wall_time")
-        check.equal(check.text(answer), "early\n", "output before the limit")
+        # On a busy machine the shell may not have got that far.
+        check.member(check.text(answer), ("early\n", ""), "output before the limit")
     elif kind == 1:
         answer = box.sh("echo head; head -c 300000 /dev/zero | tr '\\0' x; echo; echo tail",
                         limits={"output_bytes": 8192})
