@@ -64,15 +64,21 @@ ready() {
     ) 2>/dev/null
 }
 
+# start_runner DIR: also after one that was killed, whose leftovers it removes.
+start_runner() {
+    "$BUILD/pinfold-runner" --state "$1/state" --policies "$ROOT/policies" --shards 1 --slots 8 \
+        --warm 2 --server-user "$(server_user)" </dev/null >>"$1/runner.log" 2>&1 3>&- &
+    echo $! >"$1/runner.pid"
+    disown
+}
+
 # start_pair DIR: runner and server on the state directory DIR/state; sets the environment.
 start_pair() {
     local port user
     port=$(free_port)
     user=$(server_user)
     "$BUILD/pinfold-server" init --state "$1/state" --user "$user" >/dev/null || return 1
-    "$BUILD/pinfold-runner" --state "$1/state" --policies "$ROOT/policies" --shards 1 --slots 8 \
-        --warm 2 --server-user "$user" </dev/null >"$1/runner.log" 2>&1 3>&- &
-    echo $! >"$1/runner.pid"
+    start_runner "$1"
     "$BUILD/pinfold-server" serve --state "$1/state" --listen 127.0.0.1 --port "$port" \
         --user "$user" </dev/null >"$1/server.log" 2>&1 3>&- &
     echo $! >"$1/server.pid"

@@ -163,6 +163,37 @@ for i in range(200):
     cmp out <(seq 1 20000)
 }
 
+@test "several executions at once over several restarts: every byte, once, in order" {
+    pids=()
+    for i in 1 2 3; do
+        "$PINFOLD" exec --wall 2m -c 'for i in $(seq 1 600); do echo $i; sleep 0.01; done' \
+            >"out$i" 2>"err$i" 3>&- &
+        pids+=($!)
+        for k in $(seq 1 120); do
+            echo "line $k of $i"
+            sleep 0.05
+        done | "$PINFOLD" exec --wall 2m --stdin - -- cat >"in$i" 2>"ierr$i" 3>&- &
+        pids+=($!)
+    done
+    for i in 1 2 3; do
+        within 10 test -s "in$i"
+        within 10 test -s "out$i"
+    done
+    for i in 1 2 3; do
+        restart_server KILL "$BATS_FILE_TMPDIR"
+        before=$(stat -c %s in1)
+        more() { [[ $(stat -c %s in1) -gt $before ]]; }
+        within 10 more
+    done
+    for pid in "${pids[@]}"; do
+        wait "$pid"
+    done
+    for i in 1 2 3; do
+        cmp "out$i" <(seq 1 600)
+        cmp "in$i" <(for k in $(seq 1 120); do echo "line $k of $i"; done)
+    done
+}
+
 @test "files: up, down, with modes; trees; streams" {
     head -c 3000000 /dev/urandom >data
     printf '#!/bin/sh\necho "ran $1"\n' >tool
@@ -277,4 +308,22 @@ for i in range(200):
     has "$err" "/limits/mem_bytes"
     apart "$PINFOLD" sandbox create --policy no-such
     is "$status" 125
+}
+
+@test "when the runner dies, what ran ends at once, and the sandbox is gone" {
+    "$PINFOLD" exec --wall 1m -c 'echo here; sleep 60' >out 2>err 3>&- &
+    pid=$!
+    within 10 grep -q here out
+    kill -KILL "$(<"$BATS_FILE_TMPDIR/runner.pid")"
+    status=0
+    wait "$pid" || status=$?
+    is "$status" 125
+    is "$(wc -l <err)" 1
+    apart "$PINFOLD" exec -- true
+    is "$status" 125
+    has "$err" "gone"
+    start_runner "$BATS_FILE_TMPDIR"
+    within 20 ready "${PINFOLD_URL##*:}"
+    box=$("$PINFOLD" sandbox create)
+    is "$("$PINFOLD" sandbox exec "$box" -- echo again)" again
 }
