@@ -279,7 +279,6 @@ struct blobs *blobs_open(int server_dir, const struct blobs_options *options, st
         err_sys(err, "opening the blob store");
     else if (blobs_start(b, err) == 0)
         return b;
-    fd_close(&b->dir); /* it was not read, so nothing is known to be in order */
     blobs_close(b);
     return NULL;
 }
@@ -287,8 +286,6 @@ struct blobs *blobs_open(int server_dir, const struct blobs_options *options, st
 void blobs_close(struct blobs *b) {
     if (b == NULL)
         return;
-    if (b->dir >= 0)
-        blobs_stop(b);
     for (size_t i = 0; i < b->buckets; i++) {
         struct blobs_link *next;
         for (struct blobs_link *l = b->table[i]; l != NULL; l = next) {

@@ -12,8 +12,9 @@
  * longest ago makes room for what comes, unless it is pinned: named by a sync that waits for the
  * rest of its contents. What nobody used for days goes as well.
  *
- * Files of a hash are as good as what was written: they are not synced, so they are all dropped
- * when the machine was not shut down in order. All calls are for the loop's thread. */
+ * The bytes are not synced to the disk, since they are only a copy of what somebody has elsewhere:
+ * a file may be cut after a crash of the machine. So all of them go when it was restarted, as the
+ * sandboxes that they were for. All calls are for the loop's thread. */
 #pragma once
 
 #include <stdbool.h>

@@ -63,4 +63,3 @@ void blobs_expire(struct blobs *b);
 
 /* blobs_start.c */
 int blobs_start(struct blobs *b, struct err *err);
-void blobs_stop(struct blobs *b);

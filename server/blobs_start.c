@@ -13,9 +13,8 @@
 #include "str.h"
 #include "sync_request.h"
 
-/* Says which boot of the machine the files are from; "clean" when all of them reached the disk. */
+/* Says which boot of the machine the files are from. */
 #define BLOBS_BOOT "boot"
-#define BLOBS_CLEAN "clean"
 #define BLOBS_BOOT_ID "/proc/sys/kernel/random/boot_id"
 
 typedef int blobs_visit(struct blobs *b, int dir, const char *name, void *arg, struct err *err);
@@ -149,16 +148,13 @@ static int blobs_drop_owner(struct blobs *b, int dir, const char *name, void *ar
     return blobs_each(b, dir, name, blobs_top, arg, err);
 }
 
-/* Were all files written, as far as can be known? */
-static bool blobs_sound(struct blobs *b, const struct buf *boot) {
+static bool blobs_same_boot(struct blobs *b, const struct buf *boot) {
     struct buf before;
-    struct stat st;
     buf_init(&before, 128);
-    bool clean = fstatat(b->dir, BLOBS_CLEAN, &st, AT_SYMLINK_NOFOLLOW) == 0;
     bool same = fd_read_file(b->dir, BLOBS_BOOT, &before, NULL) == 0 && before.len == boot->len &&
                 memcmp(before.data, boot->data, boot->len) == 0;
     buf_done(&before);
-    return clean || same;
+    return same;
 }
 
 static int blobs_check_boot(struct blobs *b, struct err *err) {
@@ -166,15 +162,13 @@ static int blobs_check_boot(struct blobs *b, struct err *err) {
     struct buf boot;
     buf_init(&boot, 128);
     int rc = fd_read_file(AT_FDCWD, BLOBS_BOOT_ID, &boot, err);
-    if (rc == 0 && !blobs_sound(b, &boot)) {
+    if (rc == 0 && !blobs_same_boot(b, &boot)) {
         rc = blobs_each(b, b->dir, BLOBS_OWNERS, blobs_drop_owner, &remove, err);
         if (rc == 0)
             rc = blobs_each(b, b->dir, ".", blobs_top, &remove, err);
     }
     if (rc == 0)
         rc = fd_write_atomic(b->dir, BLOBS_BOOT, boot.data, boot.len, 0600, err);
-    if (rc == 0 && unlinkat(b->dir, BLOBS_CLEAN, 0) < 0 && errno != ENOENT)
-        rc = err_sys(err, "opening the blob store");
     buf_done(&boot);
     return rc;
 }
@@ -196,9 +190,4 @@ int blobs_start(struct blobs *b, struct err *err) {
     for (struct blobs_user *u = b->users; u != NULL; u = u->next)
         (void)blobs_make_room(b, u, 0, NULL); /* the quota may be smaller than it was */
     return 0;
-}
-
-void blobs_stop(struct blobs *b) {
-    if (syncfs(b->dir) == 0)
-        fd_write_atomic(b->dir, BLOBS_CLEAN, "", 0, 0600, NULL);
 }
