@@ -86,13 +86,13 @@ static void api_policies_end_on(struct json_out *j, const struct wire_policy *p,
 static void api_policies_say_read(struct json_out *j) {
     static const char *const say[] = {
         "It can read the programs and libraries of its image: /usr with /bin, /sbin and /lib.",
-        "It can read an /etc that is made up for it: users, hosts, time zone, certificates; "
-        "and copies of the few settings of the host that compilers and runtimes in /usr need; no "
-        "names of people or hosts, no passwords, no keys.",
+        ("It can read an /etc that is made up for it: users, hosts, time zone, certificates; "
+         "and copies of the few settings of the host that compilers and runtimes in /usr need; no "
+         "names of people or hosts, no passwords, no keys."),
         "It can read the files that came with the request, in /workspace.",
         "It can see its own processes in /proc, and no others.",
-        "It cannot read the host's /home, /root, /var, /run, /opt, /srv or /sys; they are not "
-        "there.",
+        ("It cannot read the host's /home, /root, /var, /run, /opt, /srv or /sys; they are not "
+         "there."),
         "It cannot read environment variables, keys or open files of the server or of the host.",
     };
     json_out_open(j, "read", '[');
