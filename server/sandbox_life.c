@@ -88,13 +88,17 @@ static void sandbox_life_started(void *owner, uint32_t number, int master) {
 }
 
 /* Why a jail could not be made, as HTTP says it. */
-static void sandbox_life_why(const struct wire_failed *failed, struct api_error *error) {
+static void sandbox_life_why(const struct sandbox *sb, const struct wire_failed *failed,
+                             struct api_error *error) {
     char text[WIRE_TEXT_MAX];
     str_escape(text, sizeof(text), failed->text, strlen(failed->text));
     if (failed->code == ENOTSUP)
         api_error_set(error, 422, "unavailable", NULL, "This host cannot make it: %.300s.", text);
-    else if (failed->code == ENOENT && strcmp(failed->stage, "from") == 0)
+    else if (failed->code == ENOENT && sb->spec.from[0] != '\0')
         api_error_set(error, 410, "gone", "/from", "The snapshot is gone.");
+    else if (failed->code == ENOSPC && sb->spec.from[0] != '\0')
+        api_error_set(error, 400, "limit_conflict", "/limits/disk_bytes",
+                      "The sandbox cannot be made with these limits: %.300s.", text);
     else
         api_error_set(error, 500, "internal", NULL, "The sandbox could not be made (%s): %.300s.",
                       failed->stage, text);
@@ -106,7 +110,7 @@ static void sandbox_life_failed(void *owner, const struct wire_failed *failed) {
     sb->jail = NULL;
     sb->all->metrics->jails_failed++;
     if (sb->state == SANDBOX_OPENING) {
-        sandbox_life_why(failed, &why);
+        sandbox_life_why(sb, failed, &why);
         sandbox_life_fail(sb, &why);
         return;
     }
@@ -262,6 +266,7 @@ void sandbox_life_detach(struct sandbox *sb) {
 static void sandbox_life_closed(void *arg) {
     struct sandbox *sb = arg;
     sb->closing = false;
+    loop_timer_stop(sb->all->loop, &sb->watchdog);
     sandbox_wait_tell(sb, true, NULL);
     sandboxes_closed(sb->all, sb);
 }
@@ -278,6 +283,16 @@ static enum cause sandbox_life_cause(enum sandbox_end why) {
     }
 }
 
+/* The runner does not end it: without a connection it ends whatever nobody comes back for. */
+static void sandbox_life_stuck(void *arg) {
+    struct sandbox *sb = arg;
+    struct link *l = links_find(sb->all->links, sb->shard);
+    struct err err;
+    err_set(&err, ERR_PROTOCOL, ETIMEDOUT, "%s did not end a sandbox in time", sb->shard);
+    if (l != NULL)
+        link_drop(l, &err);
+}
+
 static void sandbox_life_close(struct sandbox *sb) {
     struct link_jail *jail = sb->jail;
     sb->jail = NULL;
@@ -287,6 +302,9 @@ static void sandbox_life_close(struct sandbox *sb) {
         link_drop_snapshot(link_of(jail), sb->boundary);
     sb->closing = true;
     link_close_then(jail, sandbox_life_closed, sb);
+    loop_timer_at(sb->all->loop, &sb->watchdog,
+                  clock_mono_ns() + SANDBOX_ANSWER_MS * CLOCK_NS_PER_MS, sandbox_life_stuck, sb,
+                  NULL);
 }
 
 void sandbox_life_end(struct sandbox *sb, enum sandbox_end why, const char *detail) {
@@ -309,8 +327,8 @@ void sandbox_life_end(struct sandbox *sb, enum sandbox_end why, const char *deta
     sb->detached = false;
     loop_timer_stop(all->loop, &sb->life);
     loop_timer_stop(all->loop, &sb->watchdog);
-    sandbox_life_close(sb);
     sandbox_op_fail_all(sb);
+    sandbox_life_close(sb);
     sandbox_lose_tasks(sb, sandbox_life_cause(why));
     for (size_t i = 0; i < SANDBOX_PARTS; i++)
         if (sb->parts[i].part != NULL && sb->parts[i].ops->gone != NULL)

@@ -129,7 +129,8 @@ static void sandboxes_remove(struct sandboxes *s, struct sandbox *sb) {
 void sandboxes_forget(struct sandboxes *s, struct sandbox *sb) {
     sandboxes_remove(s, sb);
     loop_timer_stop(s->loop, &sb->life);
-    loop_timer_stop(s->loop, &sb->watchdog);
+    if (!sb->closing)
+        loop_timer_stop(s->loop, &sb->watchdog);
     if (sb->dir >= 0)
         sandbox_store_remove(s, sb->id, true);
     if (!sb->closing) {
