@@ -290,6 +290,32 @@ static void test_nothing_is_left_over(void **state) {
     assert_null(t->layers->fs);
 }
 
+static void test_a_worker_that_dies_breaks_the_volume(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail a;
+    struct err e;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &a, 64 * JAIL_MIB, 10000);
+    test_in(&a, fill_inodes, "/workspace/5000");
+    t->done = false;
+    layers_snapshot(a.v, "dies", false, test_done, t);
+    while (t->layers->jobs->pidfd < 0 && !t->done) {
+        assert_int_equal(loop_once(t->loop, CLOCK_NS_PER_S, &e), 0);
+    }
+    assert_false(t->done);
+    assert_int_equal(syscall(SYS_pidfd_send_signal, t->layers->jobs->pidfd, SIGKILL, NULL, 0), 0);
+    test_wait(t);
+    assert_int_equal(t->result.code, EIO);
+    assert_true(layers_broken(a.v));
+    assert_int_equal(test_snapshot(t, &a, "dies", true), EIO);
+    assert_true(layers_broken(a.v));
+    test_jail_close(&a);
+    test_settle(t);
+    assert_null(t->layers->fs);
+}
+
 static void test_without_its_process_nothing_goes_on_and_all_is_said(void **state) {
     struct test_layers *t = *state;
     struct test_layers mine;
@@ -310,6 +336,7 @@ static void test_without_its_process_nothing_goes_on_and_all_is_said(void **stat
     test_in(&a, put_file, "/workspace/a"); /* the jail has not noticed */
     assert_int_equal(test_snapshot(&mine, &a, "z2", true), EIO);
     assert_true(strlen(mine.result.text) > 10);
+    assert_false(layers_broken(a.v)); /* nothing was begun */
     assert_int_equal(test_restore(&mine, &a, "z1"), EIO);
     test_jail_close(&a);
     layers_drop(mine.layers, "z1");
@@ -329,6 +356,7 @@ int main(void) {
         cmocka_unit_test(test_a_close_ends_what_is_in_progress),
         cmocka_unit_test(test_one_operation_at_a_time),
         cmocka_unit_test(test_nothing_is_left_over),
+        cmocka_unit_test(test_a_worker_that_dies_breaks_the_volume),
         cmocka_unit_test(test_without_its_process_nothing_goes_on_and_all_is_said),
     };
     return cmocka_run_group_tests(tests, test_layers_up, test_layers_down);
