@@ -105,10 +105,47 @@ static void snapshots_forget(struct snapshots *s, struct snapshot *snap) {
     free(snap);
 }
 
+static json_t *snapshots_encode(const struct snapshot *x) {
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "version", 1,
+                     "owner", x->owner, "shard", x->shard, "image", x->image, "policy", x->policy,
+                     "source", x->source, "name", x->name, "disk", (json_int_t)x->disk, "bytes",
+                     (json_int_t)x->bytes, "files", (json_int_t)x->files, "added_bytes",
+                     (json_int_t)x->added_bytes, "created_at", (json_int_t)x->created_ms);
+}
+
+static void snapshots_write(struct snapshots *s, const struct snapshot *snap) {
+    char file[SANDBOX_ID_SIZE + 8];
+    struct err err;
+    err_clear(&err);
+    json_t *root = snapshots_encode(snap);
+    snapshots_file_name(snap->id, file, sizeof(file));
+    if (store_file_write(s->dir, file, root, &err) < 0)
+        log_err(s->log, LOG_ERROR, "snapshot_not_written", &err);
+    json_decref(root);
+}
+
+/* What it alone had added may be what the next one of the same sandbox stands on, and stays then:
+ * that one has it from now on, though never more than it holds in all. */
+static void snapshots_pass_on(struct snapshots *s, const struct snapshot *snap) {
+    struct snapshot *x = snap->newer;
+    while (x != NULL &&
+           (strcmp(x->source, snap->source) != 0 || strcmp(x->shard, snap->shard) != 0))
+        x = x->newer;
+    if (x == NULL || snap->added_bytes == 0 || x->added_bytes >= x->bytes)
+        return;
+    uint64_t room = x->bytes - x->added_bytes;
+    uint64_t more = snap->added_bytes < room ? snap->added_bytes : room;
+    x->added_bytes += more;
+    s->bytes += more;
+    if (!x->step)
+        snapshots_write(s, x);
+}
+
 void snapshots_remove(struct snapshots *s, struct snapshot *snap) {
     struct link *l = links_find(s->links, snap->shard);
     if (l != NULL)
         link_drop_snapshot(l, snap->id);
+    snapshots_pass_on(s, snap);
     snapshots_forget(s, snap); /* a shard that is away hears of it when it is back */
 }
 
@@ -152,25 +189,6 @@ int snapshots_begin(struct snapshots *s, char id[SANDBOX_ID_SIZE], struct api_er
 
 void snapshots_give_up(struct snapshots *s) {
     s->pending--;
-}
-
-static json_t *snapshots_encode(const struct snapshot *x) {
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "version", 1,
-                     "owner", x->owner, "shard", x->shard, "image", x->image, "policy", x->policy,
-                     "source", x->source, "name", x->name, "disk", (json_int_t)x->disk, "bytes",
-                     (json_int_t)x->bytes, "files", (json_int_t)x->files, "added_bytes",
-                     (json_int_t)x->added_bytes, "created_at", (json_int_t)x->created_ms);
-}
-
-static void snapshots_write(struct snapshots *s, const struct snapshot *snap) {
-    char file[SANDBOX_ID_SIZE + 8];
-    struct err err;
-    err_clear(&err);
-    json_t *root = snapshots_encode(snap);
-    snapshots_file_name(snap->id, file, sizeof(file));
-    if (store_file_write(s->dir, file, root, &err) < 0)
-        log_err(s->log, LOG_ERROR, "snapshot_not_written", &err);
-    json_decref(root);
 }
 
 struct snapshot *snapshots_add(struct snapshots *s, const struct snapshot *info,

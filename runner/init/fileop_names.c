@@ -190,6 +190,23 @@ static int fileop_names_batch(struct fileop_names *n, const struct fileop_names_
     return 0;
 }
 
+/* Gives back what was only needed while there were more to come: a deep tree has many directories
+ * with one name, and all on the way down are remembered at once. A failure costs nothing but that.
+ */
+static void fileop_names_fit(struct fileop_names *n) {
+    char *text = n->text_len * 2 < n->text_room ? realloc(n->text, n->text_len) : NULL;
+    if (text != NULL) {
+        n->text = text;
+        n->text_room = n->text_len;
+    }
+    struct fileop_names_entry *list =
+        n->count * 2 < n->room ? reallocarray(n->list, n->count, sizeof *list) : NULL;
+    if (list != NULL) {
+        n->list = list;
+        n->room = n->count;
+    }
+}
+
 int fileop_names_read(struct fileop_names *out, int fd, const struct fileop_names_wish *wish,
                       char *buf, size_t size) {
     for (;;) {
@@ -204,10 +221,14 @@ int fileop_names_read(struct fileop_names *out, int fd, const struct fileop_name
             return -1;
         }
     }
-    if (!wish->sorted) {
-        return 0;
+    int rc = 0;
+    if (wish->sorted) {
+        rc = wish->most > 0 ? fileop_names_cut(out, wish->most) : fileop_names_sort(out);
     }
-    return wish->most > 0 ? fileop_names_cut(out, wish->most) : fileop_names_sort(out);
+    if (out->count > 0) {
+        fileop_names_fit(out);
+    }
+    return rc;
 }
 
 int64_t fileop_names_count(int fd) {

@@ -24,6 +24,7 @@ struct layers *layers_new(const struct layers_config *cfg, struct err *err) {
     }
     layers->loop = cfg->loop;
     layers->disk_dirfd = cfg->disk_dirfd;
+    layers->layer_bytes = cfg->layer_bytes;
     if (layers_zygote_start(&layers->zygote, err) != 0) {
         free(layers);
         return NULL;
@@ -244,6 +245,11 @@ void layers_snapshot(struct layers_volume *v, const char *key, bool quiet, layer
     } else if (*key == '\0' || !str_copy(job->key, sizeof job->key, key) ||
                layers_store_find(layers, key) != NULL) {
         layers_job_answer(job, EEXIST, "the key of the snapshot is taken, empty or too long");
+    } else if (layers->layer_bytes > 0 && layers_store_held(layers, v) >= layers->layer_bytes) {
+        /* Whoever keeps snapshots counts what each has added. That is not what is left when an
+         * earlier one was dropped whose layer a later one needs. */
+        layers_job_answer(job, ENOSPC,
+                          "the snapshots hold as much as the runner keeps (--layer-bytes)");
     } else {
         struct layers_request *req = &job->req;
         req->flags |= quiet ? LAYERS_QUIET : 0;

@@ -42,8 +42,9 @@ struct layers;
 struct layers_volume;
 
 struct layers_config {
-    struct loop *loop; /* borrowed */
-    int disk_dirfd;    /* STATE/disk, for WIRE_DISK_FILE; borrowed; -1 = not to be had */
+    struct loop *loop;    /* borrowed */
+    int disk_dirfd;       /* STATE/disk, for WIRE_DISK_FILE; borrowed; -1 = not to be had */
+    uint64_t layer_bytes; /* no more snapshots once layers hold as much; 0 = any */
 };
 
 struct layers_result {

@@ -106,8 +106,7 @@ void layers_compact_done(struct layers_job *job, const struct layers_reply *repl
     if (merged == NULL) {
         return; /* it stays until the file system goes */
     }
-    merged->bytes = reply->merge_bytes;
-    merged->files = reply->merge_files;
+    layers_store_size(merged, reply->merge_bytes, reply->merge_files);
     for (struct layers_snap *s = layers->snaps; s != NULL; s = s->next) {
         if (layers_compact_ends(&s->stack, &job->stack)) {
             layers_compact_replace(layers, &s->stack, &job->stack, merged);

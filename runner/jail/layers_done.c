@@ -43,8 +43,7 @@ static void layers_done_merged(struct layers_volume *v, const struct layers_requ
                                const struct layers_reply *reply) {
     struct layers_layer *merged = layers_store_layer(v->own, req->merge, NULL);
     if (merged != NULL) {
-        merged->bytes = reply->merge_bytes;
-        merged->files = reply->merge_files;
+        layers_store_size(merged, reply->merge_bytes, reply->merge_files);
         layers_store_unref(v->layers, v->merged);
         v->merged = merged;
     }
@@ -70,8 +69,7 @@ static int layers_done_snapshot(struct layers_job *job, const struct layers_repl
         v->broken = reply->flags & LAYERS_SWITCHED;
         return err_set(err, ERR_SYSTEM, ENOMEM, "no memory to remember the snapshot");
     }
-    layer->bytes = reply->layer_bytes;
-    layer->files = reply->layer_files;
+    layers_store_size(layer, reply->layer_bytes, reply->layer_files);
     layers_done_stack(&snap->stack, v, layer);
     layer->named = 1;
     snap->next = v->layers->snaps;

@@ -19,6 +19,7 @@ struct layers_fs {
     int root_fd;     /* O_PATH; -1 = not mounted for us yet */
     uint32_t layers; /* how many it holds */
     uint32_t number; /* the last that was given */
+    uint64_t bytes;  /* of its layers; files that two of them share count twice */
     bool in_file;
     bool asked; /* a worker may have mounted it */
 };
@@ -79,6 +80,7 @@ struct layers_job {
 struct layers {
     struct loop *loop;
     int disk_dirfd;
+    uint64_t layer_bytes;
     struct layers_zygote zygote;
     struct layers_fs *fs;
     struct layers_snap *snaps;
@@ -102,6 +104,11 @@ void layers_store_drop(struct layers *layers, struct layers_stack *stack);
 struct layers_snap *layers_store_find(const struct layers *layers, const char *key);
 void layers_store_sum(const struct layers_stack *stack, const struct layers_fs *except,
                       uint64_t *bytes, uint64_t *files);
+/* What its layer turned out to hold. */
+void layers_store_size(struct layers_layer *layer, uint64_t bytes, uint64_t files);
+/* What all layers hold: what is used where only layers are left, else their sizes, but no more than
+ * is used. A volume other than `but` that is being worked on counts with all that it holds. */
+uint64_t layers_store_held(const struct layers *layers, const struct layers_volume *but);
 /* Inodes on the own file system of a volume that are ours and not the jail's. */
 uint64_t layers_store_overhead(const struct layers_volume *v);
 

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statfs.h>
 
 #include "fd.h"
 
@@ -65,6 +66,7 @@ void layers_store_unref(struct layers *layers, struct layers_layer *layer) {
         fs->owner->copied = NULL;
     }
     fs->layers--;
+    fs->bytes -= layer->bytes;
     if (fs->owner != NULL || fs->layers > 0) {
         layers_job_remove(layers, fs, layer->number);
     } else {
@@ -109,6 +111,34 @@ void layers_store_sum(const struct layers_stack *stack, const struct layers_fs *
     }
     *bytes = b;
     *files = f;
+}
+
+void layers_store_size(struct layers_layer *layer, uint64_t bytes, uint64_t files) {
+    layer->fs->bytes += bytes - layer->bytes;
+    layer->bytes = bytes;
+    layer->files = files;
+}
+
+static uint64_t layers_store_held_in(const struct layers_fs *fs, bool whole) {
+    struct statfs st;
+    int root = fs->root_fd < 0 && fs->owner != NULL ? fs->owner->jail.writable_fd : fs->root_fd;
+    if (root < 0 || fstatfs(root, &st) != 0) {
+        return fs->bytes;
+    }
+    uint64_t used = (st.f_blocks - st.f_bfree) * (uint64_t)st.f_bsize;
+    return whole || used < fs->bytes ? used : fs->bytes;
+}
+
+uint64_t layers_store_held(const struct layers *layers, const struct layers_volume *but) {
+    uint64_t sum = 0;
+    for (const struct layers_fs *fs = layers->fs; fs != NULL; fs = fs->next) {
+        /* Of a jail that is gone nothing else is left. */
+        bool whole = fs->owner == NULL || (fs->owner != but && fs->owner->busy);
+        if (whole || fs->layers > 0) {
+            sum += layers_store_held_in(fs, whole);
+        }
+    }
+    return sum;
 }
 
 static uint64_t layers_store_bits(uint32_t mask) {

@@ -27,12 +27,13 @@
 #include "str.h"
 #include "supervise.h"
 
+#define MAIN_LAYER_BYTES ((uint64_t)4 << 30)
 #define MAIN_DISK_DIR "disk"         /* files with the file systems of sandboxes */
 #define MAIN_MOUNT_DIR "run/cgroup2" /* relative to STATE */
 
 struct main_options {
     const char *state, *policies, *server_user, *init;
-    uint64_t shards, slots, sandboxes, warm, keep_ms;
+    uint64_t shards, slots, sandboxes, warm, layer_bytes, keep_ms;
     bool keep_dynmods, check;
 };
 
@@ -260,6 +261,7 @@ static int main_serve(struct runner *r) {
     s->cgroup_name = r->cgroup_name;
     s->shard.slots = (unsigned)r->opt.slots;
     s->shard.sandboxes = (unsigned)r->opt.sandboxes;
+    s->shard.layer_bytes = r->opt.layer_bytes;
     s->shard.keep_ms = r->opt.keep_ms;
     s->shard.warm = (unsigned)r->opt.warm;
     s->shard.disk_dir = r->disk_dir;
@@ -298,6 +300,7 @@ int main(int argc, char **argv) {
                                                        : 1,
                                   .slots = 32,
                                   .sandboxes = 512,
+                                  .layer_bytes = MAIN_LAYER_BYTES,
                                   .keep_ms = 60000,
                                   .warm = 4};
     const struct opt table[] = {
@@ -311,6 +314,8 @@ int main(int argc, char **argv) {
         {"slots", 0, "N", OPT_U64, &r.opt.slots, 1, 512, "runs at once, per shard [32]"},
         {"sandboxes", 0, "N", OPT_U64, &r.opt.sandboxes, 0, 1200,
          "sandboxes at once, per shard [512]"},
+        {"layer-bytes", 0, "SIZE", OPT_BYTES, &r.opt.layer_bytes, 0, 0,
+         "what snapshots may hold, per shard [4G]; 0 = anything"},
         {"keep", 0, "TIME", OPT_DURATION, &r.opt.keep_ms, 0, 24 * 60 * 60 * 1000,
          "how long sandboxes wait for a server that comes back [1m]; 0 ends them at once"},
         {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 256, "jails kept ready, per shard and kind [4]"},

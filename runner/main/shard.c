@@ -254,7 +254,8 @@ static int shard_start(struct shard *s, struct err *err) {
         cgroup_host_init(&s->cgroups, cfg->cgroup_name, cfg->mount_dir, err) != 0) {
         return -1;
     }
-    const struct layers_config layers = {.loop = s->loop, .disk_dirfd = cfg->disk_dir};
+    const struct layers_config layers = {
+        .loop = s->loop, .layer_bytes = cfg->layer_bytes, .disk_dirfd = cfg->disk_dir};
     s->layers = layers_new(&layers, err);
     if (s->layers == NULL) {
         return -1;

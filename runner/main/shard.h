@@ -12,9 +12,10 @@
 struct shard_config {
     unsigned index;
     unsigned slots, sandboxes, warm;
-    uint64_t keep_ms; /* how long sandboxes wait for a server */
-    int disk_dir;     /* STATE/disk or -1 */
-    int images_dir;   /* STATE/images or -1 */
+    uint64_t layer_bytes; /* what snapshots may hold */
+    uint64_t keep_ms;     /* how long sandboxes wait for a server */
+    int disk_dir;         /* STATE/disk or -1 */
+    int images_dir;       /* STATE/images or -1 */
     int init_fd;
     int home_ns;
     uid_t server_uid;        /* the only user, besides root, that may connect */

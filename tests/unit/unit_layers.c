@@ -196,6 +196,34 @@ static void test_snapshots_are_listed_until_dropped(void **state) {
     assert_int_equal(n, 0);
 }
 
+/* A dropped snapshot whose layer a later one stands on still takes room, also when the later one
+ * has added nothing and the jail is gone. */
+static void test_what_layers_hold_is_bounded(void **state) {
+    struct test_layers *t = *state, mine;
+    struct test_jail j;
+    struct err e;
+    if (t == NULL) {
+        skip();
+    }
+    mine = *t;
+    struct layers_config cfg = {
+        .loop = t->loop, .disk_dirfd = t->disk_fd, .layer_bytes = 2 * JAIL_MIB};
+    mine.layers = layers_new(&cfg, &e);
+    assert_non_null(mine.layers);
+    test_jail_open(&mine, &j, 4 * JAIL_MIB, 1000);
+    test_in(&j, fill_disk, "/workspace/a");
+    test_works(test_snapshot(&mine, &j, "one", true), &mine);
+    assert_int_equal(test_snapshot(&mine, &j, "two", true), ENOSPC);
+    layers_drop(mine.layers, "one");
+    assert_int_equal(test_snapshot(&mine, &j, "two", true), ENOSPC);
+    test_jail_close(&j);
+    test_jail_open(&mine, &j, 4 * JAIL_MIB, 1000);
+    test_works(test_snapshot(&mine, &j, "three", true), &mine);
+    test_jail_close(&j);
+    layers_free(mine.layers);
+    t->jails = mine.jails;
+}
+
 static void test_a_close_ends_what_is_in_progress(void **state) {
     struct test_layers *t = *state;
     struct test_jail j;
@@ -325,7 +353,7 @@ static void test_without_its_process_nothing_goes_on_and_all_is_said(void **stat
         skip();
     }
     mine = *t;
-    struct layers_config cfg = {mine.loop, t->disk_fd};
+    struct layers_config cfg = {.loop = mine.loop, .disk_dirfd = t->disk_fd};
     mine.layers = layers_new(&cfg, &e);
     assert_non_null(mine.layers);
     test_jail_open(&mine, &a, 16 * JAIL_MIB, 1000);
@@ -353,6 +381,7 @@ int main(void) {
         cmocka_unit_test(test_a_full_disk_can_be_kept),
         cmocka_unit_test(test_the_live_directory_is_told),
         cmocka_unit_test(test_snapshots_are_listed_until_dropped),
+        cmocka_unit_test(test_what_layers_hold_is_bounded),
         cmocka_unit_test(test_a_close_ends_what_is_in_progress),
         cmocka_unit_test(test_one_operation_at_a_time),
         cmocka_unit_test(test_nothing_is_left_over),

@@ -221,7 +221,7 @@ static void test_nothing_is_left_after_a_kill(void **state) {
         struct test_jail a;
         struct err e;
         mine.loop = loop_new(&e);
-        struct layers_config cfg = {mine.loop, t->disk_fd};
+        struct layers_config cfg = {.loop = mine.loop, .disk_dirfd = t->disk_fd};
         mine.layers = layers_new(&cfg, &e);
         test_jail_open(&mine, &a, 64 * JAIL_MIB, 2000);
         if (test_prepare(&mine, &a, WIRE_DISK_FILE, "") == 0 &&

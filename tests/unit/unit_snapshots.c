@@ -122,6 +122,27 @@ static void test_bounded_in_number_and_bytes(void **state) {
     add(t, 1, false);
 }
 
+/* Its layer stays as long as a later one needs it, and so does what it counts; but no more than
+ * that one holds in all. */
+static void test_what_a_later_one_stands_on_still_counts(void **state) {
+    struct side *t = *state;
+    struct snapshot *first = add(t, 1000, false);
+    struct snapshot *second = add(t, 0, false);
+    snapshots_remove(&t->all, first);
+    fake_expect(&t->fake, WIRE_DROP);
+    assert_int_equal(second->added_bytes, 1000);
+    assert_int_equal(t->all.bytes, 1000);
+    second->bytes = 1500;
+    struct snapshot *third = add(t, 900, false);
+    third->bytes = 1500;
+    snapshots_remove(&t->all, second);
+    fake_expect(&t->fake, WIRE_DROP);
+    assert_int_equal(t->all.bytes, 1500);
+    snapshots_remove(&t->all, third);
+    fake_expect(&t->fake, WIRE_DROP);
+    assert_int_equal(t->all.bytes, 0);
+}
+
 static void test_steps_make_room(void **state) {
     struct side *t = *state;
     char step[2][SANDBOX_ID_SIZE];
@@ -209,8 +230,11 @@ static void test_broken_files_are_removed(void **state) {
 int main(void) {
 #define WITH_SHARD(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        WITH_SHARD(test_bounded_in_number_and_bytes), WITH_SHARD(test_steps_make_room),
-        WITH_SHARD(test_survive_the_server),          WITH_SHARD(test_go_with_their_runner),
+        WITH_SHARD(test_bounded_in_number_and_bytes),
+        WITH_SHARD(test_what_a_later_one_stands_on_still_counts),
+        WITH_SHARD(test_steps_make_room),
+        WITH_SHARD(test_survive_the_server),
+        WITH_SHARD(test_go_with_their_runner),
         WITH_SHARD(test_broken_files_are_removed),
     };
     return cmocka_run_group_tests_name("snapshots", tests, NULL, NULL);

@@ -1,0 +1,34 @@
+"""What a hostile program or client tries on sandboxes, and what must not come of it."""
+
+import check
+from box import MIB, Box, forget, status
+from suite import test
+
+DEEP = "import os\nfor i in range(%d):\n    os.mkdir('d')\n    os.chdir('d')\n"
+
+
+@test("a tree of 6,000 levels can be removed in little memory", deadline=60)
+def _(pair):
+    with Box.make(pair.client, limits={"mem_bytes": 32 * MIB}) as box:
+        check.ok(box.python(DEEP % 6000))
+        status(box.remove("workspace/d", recursive=True), 204)
+        check.equal(box.text("ls -A"), "", "what is left")
+
+
+@test("a snapshot that stands on a deleted one counts for what it holds")
+def _(pair):
+    box = Box.make(pair.client)
+    try:
+        check.ok(box.sh("head -c 8M /dev/zero > big"))
+        first = box.snapshot("first")
+        second = box.snapshot("second")
+    finally:
+        box.delete()
+    try:
+        check.within(8 * MIB, first["added_bytes"], 9 * MIB, "what the first has added")
+        check.equal(second["added_bytes"], 0, "what the second has added")
+        forget(pair.client, first)
+        left = status(pair.client.get("/v1/snapshots/" + second["id"]), 200).json()
+        check.within(8 * MIB, left["added_bytes"], 9 * MIB, "what is left on its account")
+    finally:
+        forget(pair.client, second)
