@@ -211,10 +211,11 @@ int exec_resize(struct exec *x, uint16_t rows, uint16_t cols, struct err *err) {
 
 static void exec_started(struct sandbox_task *t, int master) {
     struct exec *x = (struct exec *)(void *)t;
-    exec_take_master(x, master);
+    exec_take_master(x, master, true);
 }
 
-void exec_take_master(struct exec *x, int master) {
+void exec_take_master(struct exec *x, int master, bool fresh) {
+    struct winsize size = {0};
     struct exec_stream *s = &x->out[SPOOL_STDOUT];
     int mine = master;
     if ((x->flags & EXEC_PTY) == 0 || s->fd >= 0 || x->state != EXEC_RUNNING) {
@@ -223,7 +224,13 @@ void exec_take_master(struct exec *x, int master) {
     }
     (void)fcntl(master, F_SETFL, O_NONBLOCK);
     s->fd = master;
-    (void)exec_resize(x, x->rows, x->cols, NULL);
+    /* The size may have been changed before it came; of an adopted one only itself knows. */
+    if (fresh) {
+        (void)exec_resize(x, x->rows, x->cols, NULL);
+    } else if (ioctl(master, TIOCGWINSZ, &size) == 0) {
+        x->rows = size.ws_row;
+        x->cols = size.ws_col;
+    }
     exec_io_watch(s);
     /* A descriptor can be in the loop once. */
     int input = fcntl(master, F_DUPFD_CLOEXEC, 0);
@@ -325,7 +332,7 @@ void exec_adopt(struct exec *x, int fds[3]) {
     sandbox_task_adopt(x->set->sandbox, &x->task, x->number);
     if ((x->flags & EXEC_PTY) != 0) {
         if (fds[1] >= 0)
-            exec_take_master(x, fd_steal(&fds[1]));
+            exec_take_master(x, fd_steal(&fds[1]), false);
     } else {
         out->fd = fd_steal(&fds[1]);
         err->fd = fd_steal(&fds[2]);

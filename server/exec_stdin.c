@@ -30,6 +30,11 @@ static void exec_stdin_end(struct exec *x) {
         sandbox_task_signal(&x->task, 0); /* the runner's duplicate goes, too */
 }
 
+void exec_stdin_again(struct exec *x) {
+    if ((x->flags & (EXEC_PTY | EXEC_STDIN_OPEN)) == EXEC_STDIN_OPEN && !x->input.open)
+        sandbox_task_signal(&x->task, 0);
+}
+
 /* The first part that waits is through. NULL when it was the last. */
 static struct exec_feed *exec_stdin_pop(struct exec_stdin *in) {
     struct exec_feed *f = in->first;

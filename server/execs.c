@@ -346,6 +346,8 @@ static void execs_adopted(void *part, const struct wire_kept_exec *kept, int fds
         older = x->older;
         if (x->state == EXEC_RUNNING && x->task.sandbox == NULL)
             exec_abort(x, CAUSE_INTERRUPTED);
+        else if (x->state == EXEC_RUNNING)
+            exec_stdin_again(x);
     }
 }
 

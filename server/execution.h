@@ -152,8 +152,8 @@ void exec_adopt(struct exec *x, int fds[3]);
 /* It is over without an END. */
 void exec_abort(struct exec *x, enum cause cause);
 extern const struct sandbox_task_ops exec_task_ops;
-/* The terminal's master, which is taken over. */
-void exec_take_master(struct exec *x, int master);
+/* The terminal's master, which is taken over; `fresh`: it has the size of the request. */
+void exec_take_master(struct exec *x, int master, bool fresh);
 int exec_resize(struct exec *x, uint16_t rows, uint16_t cols, struct err *err);
 
 void exec_watch(struct exec *x, struct exec_watcher *w);
@@ -185,6 +185,8 @@ void exec_io_name(const struct exec *x, enum exec_io_file which, char name[SPOOL
 /* Takes a part: 1 = all of it is in the pipe, 0 = over() will be called, -1 = stdin is closed. */
 int exec_stdin_feed(struct exec *x, struct exec_feed *feed);
 void exec_stdin_open(struct exec *x, int fd);
+/* The connection to the runner was away: it may not have heard that stdin was closed. */
+void exec_stdin_again(struct exec *x);
 /* Nothing is taken any more; what waits is told. */
 void exec_stdin_close(struct exec *x);
 
