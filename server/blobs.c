@@ -23,16 +23,20 @@ uint64_t blobs_charge(uint64_t size) {
     return (size / BLOBS_BLOCK + 1) * BLOBS_BLOCK;
 }
 
+/* Who is asked about is asked about again: he moves to the front. */
 struct blobs_user *blobs_user(struct blobs *b, const char *name, bool make) {
-    struct blobs_user *u = b->users;
-    while (u != NULL && strcmp(u->name, name) != 0)
-        u = u->next;
-    if (u != NULL || !make || !str_is_name(name))
-        return u;
-    u = calloc(1, sizeof(*u));
-    if (u == NULL || !str_copy(u->name, sizeof(u->name), name)) {
-        free(u);
-        return NULL;
+    struct blobs_user **at = &b->users;
+    while (*at != NULL && strcmp((*at)->name, name) != 0)
+        at = &(*at)->next;
+    struct blobs_user *u = *at;
+    if (u == NULL) {
+        u = make && str_is_name(name) ? calloc(1, sizeof(*u)) : NULL;
+        if (u == NULL || !str_copy(u->name, sizeof(u->name), name)) {
+            free(u);
+            return NULL;
+        }
+    } else {
+        *at = u->next;
     }
     u->next = b->users;
     b->users = u;
