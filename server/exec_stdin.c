@@ -16,6 +16,7 @@ static void exec_stdin_record(struct exec *x) {
     err_clear(&err);
     if (exec_record_input(x, &err) < 0)
         execs_log(x, &err);
+    execs_written(x->set);
 }
 
 /* The command meets the end of its stdin. */

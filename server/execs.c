@@ -101,6 +101,8 @@ void execs_forget(struct exec *x, bool record) {
     execs_remove(set, x);
     if (x->state == EXEC_DONE)
         set->done--;
+    if (record)
+        execs_written(set);
     x->forgotten = true;
     if (x->pins == 0)
         exec_remove(x);
@@ -208,6 +210,11 @@ static void execs_tidy(void *arg) {
         execs_log(set->newest, &err);
 }
 
+void execs_written(struct execs *set) {
+    if (set->sandbox != NULL && set->log.size > EXECS_LOG_MIN)
+        loop_defer(set->hub->loop, &set->tidy, execs_tidy, set);
+}
+
 static void execs_rest(void *arg) {
     struct execs *set = arg;
     if (set->running == 0 && set->pins == 0)
@@ -247,8 +254,9 @@ void execs_finished(struct exec *x) {
         metrics_observe(&m->setup, x->setup_ns);
         metrics_observe(&m->step_wall, x->usage.wall_ns);
     }
-    if (set->done > EXECS_KEEP || set->bytes > EXECS_KEEP_BYTES || set->log.size > EXECS_LOG_MIN)
+    if (set->done > EXECS_KEEP || set->bytes > EXECS_KEEP_BYTES)
         loop_defer(set->hub->loop, &set->tidy, execs_tidy, set);
+    execs_written(set);
     if (set->rest.slot == 0)
         loop_timer_at(set->hub->loop, &set->rest, clock_mono_ns() + EXECS_REST_MS * CLOCK_NS_PER_MS,
                       execs_rest, set, NULL);

@@ -75,6 +75,8 @@ void execs_insert(struct execs *set, struct exec *x);
 /* Out of the table, its files too; freed with its last pin. `record`: for good, also after a
  * restart. */
 void execs_forget(struct exec *x, bool record);
+/* The journal has grown: it is written anew when it has become too large. */
+void execs_written(struct execs *set);
 /* For exec.c: a pin is gone; the set may be freed. It is over. */
 void execs_unpinned(struct execs *set);
 void execs_finished(struct exec *x);

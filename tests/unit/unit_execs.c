@@ -467,6 +467,26 @@ static void test_stdin_waits_for_the_command_and_ends(void **state) {
     free(got);
 }
 
+static void test_much_stdin_in_small_parts_keeps_the_journal_small(void **state) {
+    struct sandbox *sb = *state;
+    char text[8];
+    struct exec *x = start(sb, ID("i"), "{\"argv\":[\"cat\"],\"stdin_open\":true}");
+    for (int i = 0; i < 60000; i++) {
+        struct feed one = {.feed = {.data = "x", .len = 1, .over = fed}};
+        assert_int_equal(exec_stdin_feed(x, &one.feed), 1);
+        assert_int_equal(read(sb->in, text, sizeof(text)), 1);
+        if (i % 1000 == 0)
+            turn(sb);
+    }
+    assert_true(sb->part->log.size < EXECS_LOG_MIN + 200000);
+    killed(sb);
+    x = execs_find(sb->part, ID("i"));
+    assert_int_equal(x->input.bytes, 60000);
+    adopt(sb, x->number);
+    assert_true(x->input.open);
+    finish(sb);
+}
+
 static void test_stdin_that_nobody_takes_is_told(void **state) {
     struct sandbox *sb = *state;
     char *data = calloc(1, 200000);
@@ -493,6 +513,8 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(test_what_is_kept_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_stdin_waits_for_the_command_and_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_much_stdin_in_small_parts_keeps_the_journal_small,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_stdin_that_nobody_takes_is_told, setup, teardown),
     };
     return cmocka_run_group_tests_name("execs", tests, NULL, NULL);
