@@ -99,6 +99,9 @@ static void sandbox_life_why(const struct sandbox *sb, const struct wire_failed 
     else if (failed->code == ENOSPC && sb->spec.from[0] != '\0')
         api_error_set(error, 400, "limit_conflict", "/limits/disk_bytes",
                       "The sandbox cannot be made with these limits: %.300s.", text);
+    else if (failed->code == ENOSPC)
+        api_error_set(error, 507, "no_space", NULL,
+                      "There is no room for the sandbox on the server: %.300s.", text);
     else
         api_error_set(error, 500, "internal", NULL, "The sandbox could not be made (%s): %.300s.",
                       failed->stage, text);

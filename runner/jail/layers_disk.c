@@ -11,6 +11,7 @@
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -24,7 +25,9 @@
 #define LAYERS_DISK_SPARE_MAX 4096u /* blocks that ext4 keeps for itself: 2 %, at most these */
 #define LAYERS_DISK_OWN_INODES 64u  /* for what is ours */
 #define LAYERS_DISK_TRIES 64
-#define LAYERS_DISK_FD 3 /* in mkfs.ext4 */
+#define LAYERS_DISK_FD 3             /* in mkfs.ext4 */
+#define LAYERS_DISK_LEAST (4u << 20) /* free bytes: with fewer there is no room for a file system  \
+                                      */
 
 /* Places in ext4's superblock, which begins at 1024. */
 #define LAYERS_DISK_SUPER 1024
@@ -110,9 +113,12 @@ static int layers_disk_format(int file, uint64_t inodes, struct err *err) {
         return err_set(err, ERR_STATE, ENOTSUP,
                        "there is no mkfs.ext4: install the package e2fsprogs");
     }
-    return status == 0 ? 0
-                       : err_set(err, ERR_STATE, EIO, "mkfs.ext4 failed with status 0x%x",
-                                 (unsigned)status);
+    if (status == 0)
+        return 0;
+    struct statvfs fs;
+    if (fstatvfs(file, &fs) == 0 && fs.f_bavail * fs.f_bsize < LAYERS_DISK_LEAST)
+        return err_set(err, ERR_STATE, ENOSPC, "the disk of the state directory is full");
+    return err_set(err, ERR_STATE, EIO, "mkfs.ext4 failed with status 0x%x", (unsigned)status);
 }
 
 /* What there is more than promised is kept for the host's root, who never comes. */
