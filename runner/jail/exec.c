@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@
 #define EXEC_WATCH_NS (20 * CLOCK_NS_PER_MS)  /* counters that a request wants to end on */
 #define EXEC_PREPARE_NS (60 * CLOCK_NS_PER_S) /* to unpack files, at most */
 #define EXEC_SIGNAL_NS (1 * CLOCK_NS_PER_MS)  /* between looks for the start of a command */
+#define EXEC_HELD_NS (1 * CLOCK_NS_PER_S)     /* from its death to the report of process 1 */
 #define EXEC_FILTERED_MAX 64
 #define EXEC_CPU_IDLE_NS (8 * CLOCK_NS_PER_MS)
 #define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS /* grain of the CPU limit */
@@ -363,6 +365,38 @@ static int exec_measure(struct exec *x, struct err *err) {
     return 0;
 }
 
+/* -> the process that traces `pid`, 0 = none */
+static pid_t exec_tracer(pid_t pid) {
+    static const char field[] = "\nTracerPid:\t";
+    char path[64];
+    char text[4096];
+    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
+    fd_cleanup int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strstr(text, field);
+    return at == NULL ? 0 : (pid_t)strtol(at + sizeof field - 1, NULL, 10);
+}
+
+/* Whoever traces a process is told of its death first, and until he has listened, its parent is
+ * not: a program of another execution could so keep this one from ever ending. It is killed. The
+ * directory in /proc stands for the very process that was looked at, whoever gets its number. */
+static void exec_held(void *arg) {
+    struct exec *x = arg;
+    char path[64];
+    struct stat st;
+    if (x->state != EXEC_RUNNING) {
+        return;
+    }
+    (void)snprintf(path, sizeof path, "/proc/%d", (int)exec_tracer(x->outside_pid));
+    fd_cleanup int tracer = x->frozen ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (tracer >= 0 && fstatat(tracer, "ns/pid", &st, 0) == 0 && st.st_ino == x->jail->pid_ns) {
+        (void)syscall(SYS_pidfd_send_signal, tracer, SIGKILL, NULL, 0);
+    }
+    (void)loop_timer_at(x->jail->host->loop, &x->drain_timer, clock_mono_ns() + EXEC_HELD_NS,
+                        exec_held, x, NULL);
+}
+
 /* The command's first process is gone, and process 1 is about to report it. If nothing of the step
  * is left, what it used is known now, and need not be looked up when the report is here. */
 static void exec_gone(void *arg, uint32_t events) {
@@ -374,6 +408,8 @@ static void exec_gone(void *arg, uint32_t events) {
     }
     exec_hear(x);
     x->measured = cgroup_step_populated(&x->cgroup, NULL) == 0 && exec_measure(x, NULL) == 0;
+    (void)loop_timer_at(x->jail->host->loop, &x->drain_timer, clock_mono_ns() + EXEC_HELD_NS,
+                        exec_held, x, NULL);
 }
 
 /* Only to be quick: without it the end is told just as well. */

@@ -2,6 +2,7 @@
 
 import check
 from box import MIB, Box, forget, status
+from check import Stopwatch
 from suite import test
 
 DEEP = "import os\nfor i in range(%d):\n    os.mkdir('d')\n    os.chdir('d')\n"
@@ -32,3 +33,32 @@ def _(pair):
         check.within(8 * MIB, left["added_bytes"], 9 * MIB, "what is left on its account")
     finally:
         forget(pair.client, second)
+
+
+TRACER = """
+import ctypes, os, time
+libc = ctypes.CDLL(None)
+while True:
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/comm" % name) as file:
+                if file.read() == "sleep\\n" and libc.ptrace(0x4206, int(name), 0, 0) == 0:
+                    print("seized", flush=True)
+        except OSError:
+            pass
+    time.sleep(0.002)
+"""
+
+
+@test("whoever traces a command of another execution does not keep it from ending", deadline=40)
+def _(pair):
+    with Box.make(pair.client) as box:
+        tracer = box.background(argv=["/usr/bin/python3", "-c", TRACER], limits={"wall_ms": 30000})
+        try:
+            watch = Stopwatch()
+            check.ok(box.run(argv=["sleep", "2"]))
+            check.within(2, watch.seconds(), 12, "seconds until its end was told")
+            check.true("seized" in box.seen(tracer).decode(), "it was traced")
+            check.equal(box.text("echo on"), "on\n", "what comes next")
+        finally:
+            box.cancel(tracer)
