@@ -201,7 +201,13 @@ static int layers_view_attach(struct layers_work *w, const int *tree, struct err
         return err_sys(err, "open the own file system");
     }
     for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
-        if (mkdirat(w->own, own[i], i < 3 ? 0755 : 0700) != 0 && errno != EEXIST) {
+        mode_t mode = i < 3 ? 0755 : 0700;
+        int rc = mkdirat(w->own, own[i], mode);
+        /* The jail may have used up all inodes before there was a first snapshot. */
+        if (rc != 0 && errno == ENOSPC && layers_view_resize(w, 0, NULL) == 0) {
+            rc = mkdirat(w->own, own[i], mode);
+        }
+        if (rc != 0 && errno != EEXIST) {
             return err_sys(err, "make the directories of layers");
         }
     }

@@ -136,6 +136,20 @@ static void test_a_full_disk_can_be_kept(void **state) {
     test_jail_close(&j);
 }
 
+static void test_all_inodes_can_be_kept(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 4 * JAIL_MIB, 100);
+    test_in(&j, fill_inodes, "/workspace/50");
+    test_works(test_snapshot(t, &j, "many", true), t);
+    test_works(test_restore(t, &j, "many"), t);
+    test_jail_close(&j);
+    layers_drop(t->layers, "many");
+}
+
 static void test_the_live_directory_is_told(void **state) {
     struct test_layers *t = *state;
     struct test_jail j;
@@ -379,6 +393,7 @@ int main(void) {
         cmocka_unit_test(test_before_the_first_snapshot_nothing_changes),
         cmocka_unit_test(test_what_is_ours_does_not_count),
         cmocka_unit_test(test_a_full_disk_can_be_kept),
+        cmocka_unit_test(test_all_inodes_can_be_kept),
         cmocka_unit_test(test_the_live_directory_is_told),
         cmocka_unit_test(test_snapshots_are_listed_until_dropped),
         cmocka_unit_test(test_what_layers_hold_is_bounded),
