@@ -25,9 +25,10 @@
 #define LAYERS_DISK_SPARE_MAX 4096u /* blocks that ext4 keeps for itself: 2 %, at most these */
 #define LAYERS_DISK_OWN_INODES 64u  /* for what is ours */
 #define LAYERS_DISK_TRIES 64
-#define LAYERS_DISK_FD 3             /* in mkfs.ext4 */
-#define LAYERS_DISK_LEAST (4u << 20) /* free bytes: with fewer there is no room for a file system  \
-                                      */
+#define LAYERS_DISK_FD 3 /* in mkfs.ext4 */
+#define LAYERS_DISK_LEAST                                                                          \
+    (4u << 20) /* free bytes: with fewer there is no room for a file system                        \
+                */
 
 /* Places in ext4's superblock, which begins at 1024. */
 #define LAYERS_DISK_SUPER 1024

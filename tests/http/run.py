@@ -44,6 +44,7 @@ SANITIZED = (
     "io",
     "sandbox_life",
     "sandbox_exec",
+    "sandbox_input",
     "sandbox_pty",
     "sandbox_files",
     "sandbox_archive",
