@@ -23,6 +23,7 @@ struct layers *layers_new(const struct layers_config *cfg, struct err *err) {
         return NULL;
     }
     layers->loop = cfg->loop;
+    layers->zygote_src.fd = -1;
     layers->disk_dirfd = cfg->disk_dirfd;
     layers->layer_bytes = cfg->layer_bytes;
     if (layers_zygote_start(&layers->zygote, err) != 0) {
@@ -46,6 +47,8 @@ void layers_free(struct layers *layers) {
     while (layers->jobs != NULL) {
         layers_job_end(layers->jobs);
     }
+    layers_aside_free(layers);
+    loop_del(layers->loop, &layers->zygote_src);
     /* Everything is mounted in the name space of that process: it goes as a whole. */
     layers_zygote_stop(&layers->zygote);
     while (layers->snaps != NULL) {
@@ -104,7 +107,7 @@ void layers_close(struct layers_volume *v) {
     if (own != NULL) {
         own->layers--;
         if (own->layers > 0) {
-            layers_job_clean(layers, own);
+            layers_aside_clean(layers, own);
         }
         layers_store_fs_check(layers, own);
     }

@@ -26,7 +26,7 @@ struct layers_job *layers_job_new(struct layers *layers, enum layers_op op, stru
     }
     job->layers = layers;
     job->v = v;
-    job->sock = job->pidfd = job->src.fd = -1;
+    job->sock = job->pidfd = job->theirs = job->src.fd = -1;
     job->req.op = op;
     if (v != NULL) {
         job->req.pid = v->jail.pid;
@@ -71,8 +71,12 @@ static void layers_job_free(struct layers_job *job) {
     loop_defer_stop(layers->loop, &job->defer);
     fd_close(&job->sock);
     fd_close(&job->pidfd);
+    fd_close(&job->theirs);
     layers_store_drop(layers, &job->stack);
     layers_store_unref(layers, job->copied);
+    if (job->aside) {
+        layers_aside_ended(layers);
+    }
     free(job);
 }
 
@@ -212,9 +216,36 @@ static int layers_job_sock(struct layers_job *job, int *theirs, struct err *err)
     return 0;
 }
 
+static void layers_job_room(void *arg, uint32_t events);
+
+/* 0 also when its socket is full: then the worker is forked later. */
+static int layers_job_fork(struct layers_job *job, struct err *err) {
+    struct layers *layers = job->layers;
+    int rc = layers_zygote_fork(&layers->zygote, job->theirs, err);
+    if (rc > 0) {
+        return layers->zygote_src.fd >= 0
+                   ? 0
+                   : loop_add(layers->loop, &layers->zygote_src, layers->zygote.sock, EPOLLOUT,
+                              layers_job_room, layers, err);
+    }
+    fd_close(&job->theirs); /* so that the end of the worker is the end of the file */
+    return rc;
+}
+
+static void layers_job_room(void *arg, uint32_t events) {
+    struct layers *layers = arg;
+    (void)events;
+    for (struct layers_job *job = layers->jobs; job != NULL; job = job->next) {
+        /* A job whose end is closed hears of it by itself. */
+        if (job->theirs >= 0 && layers_job_fork(job, NULL) == 0 && job->theirs >= 0) {
+            return;
+        }
+    }
+    loop_del(layers->loop, &layers->zygote_src);
+}
+
 static int layers_job_launch(struct layers_job *job, int *fds, struct err *err) {
-    fd_cleanup int theirs = -1;
-    if (layers_job_sock(job, &theirs, err) != 0 || layers_job_send(job, fds, err) != 0) {
+    if (layers_job_sock(job, &job->theirs, err) != 0 || layers_job_send(job, fds, err) != 0) {
         return -1;
     }
     if (fcntl(job->sock, F_SETFL, O_NONBLOCK) != 0) {
@@ -225,7 +256,7 @@ static int layers_job_launch(struct layers_job *job, int *fds, struct err *err) 
         0) {
         return -1;
     }
-    return layers_zygote_fork(&job->layers->zygote, theirs, err);
+    return layers_job_fork(job, err);
 }
 
 int layers_job_start(struct layers_job *job, struct err *err) {
@@ -241,28 +272,6 @@ int layers_job_start(struct layers_job *job, struct err *err) {
         layers_job_free(job);
     }
     return rc;
-}
-
-static void layers_job_aside(struct layers *layers, enum layers_op op, struct layers_fs *fs,
-                             uint32_t number) {
-    struct layers_job *job = layers->zygote.pid > 0 ? layers_job_new(layers, op, NULL, NULL) : NULL;
-    if (job != NULL) {
-        job->fs = fs;
-        job->req.layer = number;
-        (void)layers_job_start(job, NULL);
-    }
-}
-
-void layers_job_remove(struct layers *layers, struct layers_fs *fs, uint32_t number) {
-    layers_job_aside(layers, LAYERS_OP_REMOVE, fs, number);
-}
-
-void layers_job_clean(struct layers *layers, struct layers_fs *fs) {
-    layers_job_aside(layers, LAYERS_OP_CLEAN, fs, 0);
-}
-
-void layers_job_forget(struct layers *layers, struct layers_fs *fs) {
-    layers_job_aside(layers, LAYERS_OP_FORGET, fs, 0);
 }
 
 /* ---- at start, when nobody's loop runs yet ---- */
@@ -300,12 +309,11 @@ void layers_job_probe(struct layers *layers, enum layers_op op, char missing[WIR
     struct err err = {0};
     int fds[LAYERS_FDS_MAX];
     int ns[2];
-    fd_cleanup int theirs = -1;
     struct layers_job *job = layers_job_new(layers, op, NULL, &err);
     if (job != NULL && layers_job_fill(job, ns, fds, &err) == 0 &&
-        layers_job_sock(job, &theirs, &err) == 0 && layers_job_send(job, fds, &err) == 0 &&
-        layers_zygote_fork(&layers->zygote, theirs, &err) == 0) {
-        fd_close(&theirs); /* so that the end of the worker is the end of the file */
+        layers_job_sock(job, &job->theirs, &err) == 0 && layers_job_send(job, fds, &err) == 0 &&
+        layers_zygote_fork(&layers->zygote, job->theirs, &err) == 0) {
+        fd_close(&job->theirs); /* so that the end of the worker is the end of the file */
         if (layers_job_wait(job, &reply, &err) == 0) {
             (void)snprintf(missing, WIRE_TEXT_MAX, "%s", reply.code != 0 ? reply.text : "");
             layers_job_end(job);

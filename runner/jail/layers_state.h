@@ -68,6 +68,8 @@ struct layers_job {
     layers_done *done;       /* NULL: answered, or nobody to answer */
     void *arg;
     int sock, pidfd;
+    int theirs; /* the worker's end, until it was asked for; else -1 */
+    bool aside; /* nobody waits; counted in aside_workers */
     struct loop_source src;
     struct loop_defer defer;
     struct layers_request req;
@@ -75,6 +77,15 @@ struct layers_job {
     struct layers_layer *copied;
     char key[WIRE_NAME_MAX];
     struct layers_result result;
+};
+
+/* Something to remove, of which nothing was begun. */
+struct layers_aside {
+    struct layers_aside *next;
+    struct layers_fs *fs; /* NULL: it is not known any more, only its id is */
+    uint64_t id;
+    enum layers_op op;
+    uint32_t number;
 };
 
 struct layers {
@@ -85,6 +96,10 @@ struct layers {
     struct layers_fs *fs;
     struct layers_snap *snaps;
     struct layers_job *jobs;
+    struct loop_source zygote_src; /* while a job waits for room in its socket */
+    struct layers_aside *asides, *asides_end;
+    unsigned aside_workers;
+    struct loop_defer aside_defer;
     uint64_t ids;
     char snapshots_missing[WIRE_TEXT_MAX], files_missing[WIRE_TEXT_MAX];
 };
@@ -124,12 +139,21 @@ int layers_job_start(struct layers_job *job, struct err *err);
 void layers_job_answer(struct layers_job *job, int code, const char *text);
 /* Kills the worker and forgets the job: no callback. */
 void layers_job_end(struct layers_job *job);
-/* Nobody waits for these; what cannot be done is left until the file system goes. */
-void layers_job_remove(struct layers *layers, struct layers_fs *fs, uint32_t number);
-void layers_job_clean(struct layers *layers, struct layers_fs *fs);
-void layers_job_forget(struct layers *layers, struct layers_fs *fs);
 /* Tries at once whether this host can do it: `missing` is "" or a sentence afterwards. */
 void layers_job_probe(struct layers *layers, enum layers_op op, char missing[WIRE_TEXT_MAX]);
+
+/* ---- layers_aside.c: removing what is not needed any more ---- */
+
+/* Nobody waits for these; what cannot be done is left until the file system goes. They begin in a
+ * later turn of the loop, in this order, a few at a time. */
+void layers_aside_remove(struct layers *layers, struct layers_fs *fs, uint32_t number);
+void layers_aside_clean(struct layers *layers, struct layers_fs *fs);
+/* The file system is about to be freed: what was not begun in it is spared. */
+void layers_aside_forget(struct layers *layers, struct layers_fs *fs);
+/* One of its workers is gone. */
+void layers_aside_ended(struct layers *layers);
+/* Begins nothing any more. */
+void layers_aside_free(struct layers *layers);
 
 /* ---- layers_compact.c: space that old layers waste ---- */
 

@@ -31,11 +31,9 @@ void layers_store_fs_check(struct layers *layers, struct layers_fs *fs) {
             break;
         }
     }
-    /* Also when we never heard of its mount: a worker may have died between mounting and telling.
-     */
-    if (fs->asked) {
-        layers_job_forget(layers, fs);
-    }
+    /* Also when we never heard of its mount, if one was asked for: a worker may have died between
+     * mounting and telling. */
+    layers_aside_forget(layers, fs);
     fd_close(&fs->root_fd);
     free(fs);
 }
@@ -68,7 +66,7 @@ void layers_store_unref(struct layers *layers, struct layers_layer *layer) {
     fs->layers--;
     fs->bytes -= layer->bytes;
     if (fs->owner != NULL || fs->layers > 0) {
-        layers_job_remove(layers, fs, layer->number);
+        layers_aside_remove(layers, fs, layer->number);
     } else {
         layers_store_fs_check(layers, fs); /* the whole file system goes */
     }

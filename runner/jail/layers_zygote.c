@@ -136,9 +136,12 @@ int layers_zygote_start(struct layers_zygote *z, struct err *err) {
     z->sock = fd_steal(&ours);
     ssize_t n = fd_recv(z->sock, &hello, sizeof hello, fds, &nfds, NULL, err);
     if (n == (ssize_t)sizeof hello && nfds == 0 && hello.failed == 0) {
-        return 0;
-    }
-    if (n == (ssize_t)sizeof hello && nfds == 0 && err != NULL) {
+        /* Whoever has a loop must not wait until workers were forked. */
+        if (fcntl(z->sock, F_SETFL, O_NONBLOCK) == 0) {
+            return 0;
+        }
+        (void)err_sys(err, "prepare the socket of the process for layers");
+    } else if (n == (ssize_t)sizeof hello && nfds == 0 && err != NULL) {
         *err = hello.err;
     } else if (n >= 0) {
         (void)err_set(err, ERR_PROTOCOL, 0, "the process for layers ended at once");
@@ -162,5 +165,15 @@ int layers_zygote_fork(const struct layers_zygote *z, int sock, struct err *err)
     if (z->pid == 0) {
         return err_set(err, ERR_STATE, 0, "there is no process for layers");
     }
-    return fd_send(z->sock, &byte, sizeof byte, &sock, 1, err);
+    struct err why = {0};
+    if (fd_send(z->sock, &byte, sizeof byte, &sock, 1, &why) == 0) {
+        return 0;
+    }
+    if (why.code == EAGAIN) {
+        return 1;
+    }
+    if (err != NULL) {
+        *err = why;
+    }
+    return -1;
 }

@@ -16,5 +16,6 @@ struct layers_zygote {
 int layers_zygote_start(struct layers_zygote *z, struct err *err);
 void layers_zygote_stop(struct layers_zygote *z);
 
-/* Has a worker forked that serves `sock` (borrowed: the worker's end). */
+/* Has a worker forked that serves `sock` (borrowed: the worker's end). 1 = not now: the socket of
+ * the process is full and says EPOLLOUT later. */
 int layers_zygote_fork(const struct layers_zygote *z, int sock, struct err *err);

@@ -386,6 +386,117 @@ static void test_without_its_process_nothing_goes_on_and_all_is_said(void **stat
     t->jails = mine.jails;
 }
 
+static unsigned asides_waiting(const struct test_layers *t, enum layers_op op) {
+    unsigned n = 0;
+    for (const struct layers_aside *a = t->layers->asides; a != NULL; a = a->next) {
+        n += a->op == op;
+    }
+    return n;
+}
+
+static unsigned layers_in_jail(struct test_jail *j) {
+    char path[64];
+    (void)snprintf(path, sizeof path, "/proc/self/fd/%d/layers", j->v->own->root_fd);
+    return (unsigned)count_entries(path);
+}
+
+static void test_a_burst_of_drops_is_worked_off_by_a_few(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    struct err e;
+    char key[16];
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 16 * JAIL_MIB, 1000);
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(key, sizeof key, "burst%d", i);
+        test_in(&j, put_file, i == 0 ? "/workspace/a" : "/workspace/b");
+        test_works(test_snapshot(t, &j, key, false), t);
+    }
+    test_settle(t);
+    assert_int_equal(layers_in_jail(&j), 20);
+    for (int i = 0; i < 20; i++) {
+        (void)snprintf(key, sizeof key, "burst%d", i);
+        layers_drop(t->layers, key);
+    }
+    assert_null(t->layers->jobs);
+    assert_int_equal(asides_waiting(t, LAYERS_OP_REMOVE), 20);
+    uint64_t due = clock_mono_ms() + 10000;
+    while ((t->layers->jobs != NULL || t->layers->asides != NULL) && clock_mono_ms() < due) {
+        unsigned workers = 0;
+        assert_int_equal(loop_once(t->loop, 100 * CLOCK_NS_PER_MS, &e), 0);
+        for (const struct layers_job *job = t->layers->jobs; job != NULL; job = job->next) {
+            workers++;
+        }
+        assert_in_range(workers, 0, 8);
+        assert_int_equal(workers, t->layers->aside_workers);
+    }
+    assert_null(t->layers->asides);
+    assert_int_equal(layers_in_jail(&j), 0);
+    test_jail_close(&j);
+}
+
+static void test_what_goes_as_a_whole_is_not_removed_before(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    char key[16];
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 16 * JAIL_MIB, 1000);
+    for (int i = 0; i < 4; i++) {
+        (void)snprintf(key, sizeof key, "whole%d", i);
+        test_works(test_snapshot(t, &j, key, i % 2 == 0), t);
+    }
+    test_settle(t);
+    for (int i = 0; i < 4; i++) {
+        (void)snprintf(key, sizeof key, "whole%d", i);
+        layers_drop(t->layers, key);
+    }
+    assert_true(asides_waiting(t, LAYERS_OP_REMOVE) > 0);
+    test_jail_close(&j);
+    assert_int_equal(asides_waiting(t, LAYERS_OP_REMOVE), 0);
+    assert_int_equal(asides_waiting(t, LAYERS_OP_FORGET), 1);
+    test_settle(t);
+    assert_null(t->layers->fs);
+}
+
+/* The process for layers does not take what it is asked for: nobody stands still for it. */
+static void test_a_full_socket_is_waited_for(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    struct err e;
+    int pair[2];
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 4 * JAIL_MIB, 100);
+    assert_int_equal(kill(t->layers->zygote.pid, SIGSTOP), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    fd_close(&pair[1]); /* a worker for it ends at once */
+    int rc = 0;
+    for (int i = 0; rc == 0 && i < 100000; i++) {
+        rc = layers_zygote_fork(&t->layers->zygote, pair[0], &e);
+    }
+    assert_int_equal(rc, 1);
+    t->done = false;
+    layers_snapshot(j.v, "waits", true, test_done, t);
+    for (int i = 0; i < 5; i++) {
+        assert_int_equal(loop_once(t->loop, CLOCK_NS_PER_MS, &e), 0);
+    }
+    assert_false(t->done);
+    assert_true(t->layers->jobs->theirs >= 0);
+    assert_int_equal(kill(t->layers->zygote.pid, SIGCONT), 0);
+    test_wait(t);
+    assert_int_equal(t->result.code, 0);
+    assert_int_equal(t->layers->zygote_src.fd, -1);
+    fd_close(&pair[0]);
+    test_jail_close(&j);
+    layers_drop(t->layers, "waits");
+    test_settle(t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_this_host_can),
@@ -400,6 +511,9 @@ int main(void) {
         cmocka_unit_test(test_a_close_ends_what_is_in_progress),
         cmocka_unit_test(test_one_operation_at_a_time),
         cmocka_unit_test(test_nothing_is_left_over),
+        cmocka_unit_test(test_a_burst_of_drops_is_worked_off_by_a_few),
+        cmocka_unit_test(test_what_goes_as_a_whole_is_not_removed_before),
+        cmocka_unit_test(test_a_full_socket_is_waited_for),
         cmocka_unit_test(test_a_worker_that_dies_breaks_the_volume),
         cmocka_unit_test(test_without_its_process_nothing_goes_on_and_all_is_said),
     };

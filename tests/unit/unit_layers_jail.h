@@ -264,10 +264,11 @@ static inline void test_wait(struct test_layers *t) {
 static inline void test_settle(struct test_layers *t) {
     struct err e;
     uint64_t due = clock_mono_ms() + 10000;
-    while (t->layers->jobs != NULL && clock_mono_ms() < due) {
+    while ((t->layers->jobs != NULL || t->layers->asides != NULL) && clock_mono_ms() < due) {
         assert_int_equal(loop_once(t->loop, 100 * CLOCK_NS_PER_MS, &e), 0);
     }
     assert_null(t->layers->jobs);
+    assert_null(t->layers->asides);
 }
 
 static inline int test_snapshot(struct test_layers *t, struct test_jail *j, const char *key,
