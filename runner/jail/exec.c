@@ -250,13 +250,16 @@ static int exec_arm(struct exec *x, struct err *err) {
 int exec_freeze(struct exec *x, bool frozen, struct err *err) {
     uint64_t now = clock_mono_ns();
     struct loop *loop = x->jail->host->loop;
-    if (x->frozen == frozen || x->state != EXEC_RUNNING) {
+    if (x->frozen == frozen || (x->state != EXEC_RUNNING && x->state != EXEC_DRAINING)) {
         return 0;
     }
     if (cgroup_step_freeze(x->jail->host->cgroups, &x->cgroup, frozen, err) != 0) {
         return -1;
     }
     x->frozen = frozen;
+    if (frozen && x->state == EXEC_DRAINING) {
+        return 0;
+    }
     if (frozen) {
         exec_hear(x);
         x->frozen_ns = now;
@@ -264,6 +267,10 @@ int exec_freeze(struct exec *x, bool frozen, struct err *err) {
         loop_timer_stop(loop, &x->cpu_timer);
         return 0;
     }
+    if (x->state == EXEC_DRAINING) {
+        return 0; /* it is over; what is left of it has little time */
+    }
+    x->sent_ns += now - x->frozen_ns;
     if (x->facts.started) {
         x->facts.start_ns += now - x->frozen_ns; /* as if it had begun later by what it lost */
     }
@@ -275,7 +282,7 @@ int exec_freeze(struct exec *x, bool frozen, struct err *err) {
 }
 
 int exec_settled(const struct exec *x, struct err *err) {
-    if (x->state != EXEC_RUNNING) {
+    if (x->state != EXEC_RUNNING && x->state != EXEC_DRAINING) {
         return 1;
     }
     int frozen = cgroup_step_frozen(&x->cgroup, err);

@@ -10,7 +10,6 @@
 #include "pool.h"
 #include "session_jail.h"
 
-#define SESSION_TOLD_MAX 64u
 #define SESSION_TOLD_NS (2 * CLOCK_NS_PER_S)
 
 void session_fds_close(int *fds, size_t n) {
@@ -89,8 +88,10 @@ static void session_told(struct session_jail *e, struct session_exec *x) {
     }
     *at = x;
     x->next = NULL;
-    x->told_ns = clock_mono_ns();
-    if (++e->told_count > SESSION_TOLD_MAX) {
+    if (x->told_ns == 0) { /* telling it again does not make it younger */
+        x->told_ns = clock_mono_ns();
+    }
+    if (++e->told_count > WIRE_TOLD_MAX) {
         session_told_drop(e);
     }
     if (e->told_timer.slot == 0) {
@@ -216,10 +217,6 @@ void session_try(struct session_jail *e) {
         struct session_exec *x = session_next(e);
         if (x == NULL || (e->sandbox && !e->opened)) {
             return;
-        }
-        if (x->stopped != CAUSE_NONE) {
-            session_end_early(e, x, x->stopped);
-            continue;
         }
         if (jail_is_ready(e->jail)) {
             session_start(e, x);
@@ -436,25 +433,38 @@ void session_exec_tell_kept(struct session_jail *e) {
     }
 }
 
-/* The connection may end at any of these; what is not told then stays for the next one. */
+/* The connection may end at any of these: what is not told then stays for the next one. */
 void session_exec_tell_ends(struct session_jail *e) {
     struct session_exec *again = e->told;
+    struct session_exec **last = &again;
+    struct session_exec *next;
     e->told = NULL;
     e->told_count = 0;
-    struct session_exec *next;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
     for (struct session_exec *x = e->execs; x != NULL; x = next) {
         next = x->next;
         if (x->ended) {
             session_exec_unlink(e, x);
-            x->next = again;
-            again = x;
+            x->next = NULL;
+            *last = x;
+            last = &x->next;
         }
     }
-    for (struct session_exec *x = again; x != NULL; x = next) {
-        next = x->next;
-        struct wire_end end = x->end;
+    for (; again != NULL && e->session != NULL; again = next) {
+        struct wire_end end = again->end;
+        next = again->next;
         end.head.jail = e->id;
-        session_told(e, x);
+        session_told(e, again);
         session_send(e->session, &end, sizeof end);
+    }
+    for (last = &e->told; *last != NULL;) {
+        last = &(*last)->next;
+    }
+    *last = again;
+    for (; again != NULL; again = again->next) {
+        again->told_ns = again->told_ns != 0 ? again->told_ns : clock_mono_ns();
+        e->told_count++;
     }
 }

@@ -24,7 +24,6 @@ struct session_exec {
     bool started;             /* the command was handed over */
     bool ended;               /* `end` waits for a server to hear of it, or was told */
     uint64_t told_ns;         /* when, 0 = not yet */
-    enum cause stopped;       /* KILL came before it started */
     struct wire_end end;
 };
 
@@ -33,6 +32,7 @@ struct session_control {
     struct session_control *next;
     uint32_t what; /* enum wire_type */
     bool frozen;
+    bool orphan; /* whoever asked is gone: it is finished, and nobody told */
     char key[WIRE_NAME_MAX];
     uint64_t deadline_ns; /* to come to a stop */
 };

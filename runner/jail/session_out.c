@@ -71,12 +71,6 @@ int session_out_put(struct session_out *q, int sock, const struct session_messag
     return session_out_queue(q, msg, err);
 }
 
-int session_out_send(struct session_out *q, int sock, const void *data, size_t size,
-                     struct err *err) {
-    const struct session_message msg = {.data = data, .size = size};
-    return session_out_put(q, sock, &msg, err);
-}
-
 static void session_out_pop(struct session_out *q) {
     struct session_packet *p = q->head;
     q->head = p->next;

@@ -13,16 +13,14 @@ struct session_out {
     size_t count;
 };
 
-/* Sends now if nothing waits, else queues; descriptors (at most FD_PASS_MAX) are borrowed: the
- * kernel, or the queue, keeps duplicates. -1: the connection is broken or the queue full. */
-int session_out_send(struct session_out *q, int sock, const void *data, size_t size,
-                     struct err *err);
 struct session_message {
     const void *data;
     size_t size;
     const int *fds;
     size_t nfds;
 };
+/* Sends now if nothing waits, else queues; descriptors (at most FD_PASS_MAX) are borrowed: the
+ * kernel, or the queue, keeps duplicates. -1: the connection is broken or the queue full. */
 int session_out_put(struct session_out *q, int sock, const struct session_message *msg,
                     struct err *err);
 /* Sends what waits. 1 = all gone, 0 = the socket is full again, -1 = broken. */

@@ -100,10 +100,15 @@ static void session_control_done(struct session_jail *e, const struct layers_res
     wire_head_init(&msg.head, WIRE_DONE, sizeof msg, e->id, 0);
     (void)str_copy(msg.key, sizeof msg.key, c->key);
     (void)str_copy(msg.text, sizeof msg.text, r->text);
+    bool orphan = c->orphan;
     session_control_pop(e);
     e->controlling = false;
     e->busy_layers = false;
-    session_send(e->session, &msg, sizeof msg);
+    if (!orphan) {
+        session_send(e->session, &msg, sizeof msg);
+    } else if (msg.what == WIRE_SNAPSHOT && r->code == 0) {
+        layers_drop(e->cfg->layers, msg.key); /* nobody knows its name */
+    }
     if (e->failed || e->dying) {
         return;
     }
@@ -262,6 +267,15 @@ bool session_sandbox_hold(struct session_jail *e) {
         return false;
     }
     session_exec_hold(e);
+    /* What waits behind the first was never begun, and its caller is gone. */
+    while (e->controls != NULL && e->controls->next != NULL) {
+        struct session_control *c = e->controls->next;
+        e->controls->next = c->next;
+        free(c);
+    }
+    if (e->controls != NULL) {
+        e->controls->orphan = true;
+    }
     return loop_timer_at(e->cfg->loop, &e->hold_timer, clock_mono_ns() + hold->keep_ns,
                          session_hold_over, e, NULL) == 0;
 }

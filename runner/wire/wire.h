@@ -55,6 +55,9 @@
 #define WIRE_POLICY_TEXT_MAX 65536u
 #define WIRE_COLLECT_BYTES_MAX (1u << 30) /* content of one COLLECT */
 #define WIRE_COLLECT_FILES_MAX 65536u
+/* ENDs that were sent in the last moments of a connection are told again to the next one: KEPT_EXEC
+ * may come for that many beside WELCOME.execs. */
+#define WIRE_TOLD_MAX 64u
 #define WIRE_POLICIES_MAX 64u     /* POLICY packets after a WELCOME */
 #define WIRE_CAPABILITIES_MAX 64u /* CAPABILITY packets after a WELCOME */
 #define WIRE_ERRNO_MAX 4095       /* the kernel's own bound */
