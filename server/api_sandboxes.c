@@ -52,7 +52,10 @@ void api_sandboxes_undone(struct http_req *req, const struct sandbox *sb,
         str_escape(text, sizeof(text), done->text, strlen(done->text));
         if (text[0] == '\0')
             snprintf(text, sizeof(text), "%s", strerror(done->code));
-        if (done->code == ENOENT)
+        if (done->code == ETIMEDOUT)
+            api_error_set(&error, 504, "timeout", NULL,
+                          "The runner has not done it in time; it may still do it.");
+        else if (done->code == ENOENT)
             api_error_set(&error, 404, "not_found", NULL, "The snapshot is not there any more.");
         else if (done->code == ENOTSUP)
             api_error_set(&error, 422, "unavailable", NULL, "This host cannot do it: %.300s.",

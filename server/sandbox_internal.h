@@ -12,8 +12,11 @@
 /* Numbers of executions that a server may use before it writes the file again: one that comes back
  * never uses a number twice. */
 #define SANDBOX_NUMBERS 65536u
-/* A runner that does not answer for so long hangs. */
+/* How long whoever asked waits for the runner's answer. The runner may still be at work then: a
+ * copy of a large workspace takes minutes. */
 #define SANDBOX_ANSWER_MS 60000u
+/* How long such work may hold up the end of a sandbox. */
+#define SANDBOX_WORK_MS ((uint64_t)15 * 60 * 1000)
 /* How long a sandbox waits for a slot, and for its shard to come back. */
 #define SANDBOX_SLOT_MS 10000u
 #define SANDBOX_SHARD_MS 5000u
@@ -25,6 +28,8 @@ struct sandbox_op {
     char key[WIRE_NAME_MAX];
     sandbox_op_fn *fn; /* NULL = nobody waits any more */
     void *arg;
+    uint64_t due_ns; /* when whoever asked is told that it takes too long */
+    bool late;       /* that was told: the answer is still to come */
 };
 
 struct sandbox_kept {

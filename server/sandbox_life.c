@@ -196,15 +196,56 @@ static const struct link_jail_ops sandbox_life_ops = {
     .kept_exec = sandbox_life_kept_exec,
 };
 
+/* Closing. */
+
+static void sandbox_life_closed(void *arg) {
+    struct sandbox *sb = arg;
+    sb->closing = false;
+    loop_timer_stop(sb->all->loop, &sb->watchdog);
+    sandbox_wait_tell(sb, true, NULL);
+    sandboxes_closed(sb->all, sb);
+}
+
+/* The runner does not end it: without a connection it ends whatever nobody comes back for. */
+static void sandbox_life_stuck(void *arg) {
+    struct sandbox *sb = arg;
+    struct link *l = links_find(sb->all->links, sb->shard);
+    struct err err;
+    err_set(&err, ERR_PROTOCOL, ETIMEDOUT, "%s did not end a sandbox in time", sb->shard);
+    if (l != NULL)
+        link_drop(l, &err);
+}
+
+static void sandbox_life_close(struct sandbox *sb, uint64_t patience_ms) {
+    struct link_jail *jail = sb->jail;
+    sb->jail = NULL;
+    if (jail == NULL)
+        return;
+    if (sb->boundary[0] != '\0')
+        link_drop_snapshot(link_of(jail), sb->boundary);
+    sb->closing = true;
+    link_close_then(jail, sandbox_life_closed, sb);
+    loop_timer_at(sb->all->loop, &sb->watchdog, clock_mono_ns() + patience_ms * CLOCK_NS_PER_MS,
+                  sandbox_life_stuck, sb, NULL);
+}
+
+/* Asking for it. */
+
 static void sandbox_life_hangs(void *arg) {
     struct sandbox *sb = arg;
-    if (sb->jail != NULL)
-        link_fail(sb->jail, "a sandbox was not made in time");
+    struct api_error why;
+    if (sb->state != SANDBOX_OPENING) {
+        sandbox_life_end(sb, SANDBOX_END_FAILED, "the runner did not give it back in time");
+        return;
+    }
+    sandbox_life_close(sb, SANDBOX_WORK_MS);
+    api_error_set(&why, 504, "timeout", NULL, "The runner did not make the sandbox in time.");
+    sandbox_life_fail(sb, &why);
 }
 
 static void sandbox_life_watch(struct sandbox *sb) {
     loop_timer_at(sb->all->loop, &sb->watchdog,
-                  clock_mono_ns() + SANDBOX_ANSWER_MS * CLOCK_NS_PER_MS, sandbox_life_hangs, sb,
+                  clock_mono_ns() + sb->all->answer_ms * CLOCK_NS_PER_MS, sandbox_life_hangs, sb,
                   NULL);
 }
 
@@ -266,14 +307,6 @@ void sandbox_life_detach(struct sandbox *sb) {
 
 /* The end. */
 
-static void sandbox_life_closed(void *arg) {
-    struct sandbox *sb = arg;
-    sb->closing = false;
-    loop_timer_stop(sb->all->loop, &sb->watchdog);
-    sandbox_wait_tell(sb, true, NULL);
-    sandboxes_closed(sb->all, sb);
-}
-
 static enum cause sandbox_life_cause(enum sandbox_end why) {
     switch (why) {
     case SANDBOX_END_RUNNER_DIED:
@@ -286,30 +319,6 @@ static enum cause sandbox_life_cause(enum sandbox_end why) {
     }
 }
 
-/* The runner does not end it: without a connection it ends whatever nobody comes back for. */
-static void sandbox_life_stuck(void *arg) {
-    struct sandbox *sb = arg;
-    struct link *l = links_find(sb->all->links, sb->shard);
-    struct err err;
-    err_set(&err, ERR_PROTOCOL, ETIMEDOUT, "%s did not end a sandbox in time", sb->shard);
-    if (l != NULL)
-        link_drop(l, &err);
-}
-
-static void sandbox_life_close(struct sandbox *sb) {
-    struct link_jail *jail = sb->jail;
-    sb->jail = NULL;
-    if (jail == NULL)
-        return;
-    if (sb->boundary[0] != '\0')
-        link_drop_snapshot(link_of(jail), sb->boundary);
-    sb->closing = true;
-    link_close_then(jail, sandbox_life_closed, sb);
-    loop_timer_at(sb->all->loop, &sb->watchdog,
-                  clock_mono_ns() + SANDBOX_ANSWER_MS * CLOCK_NS_PER_MS, sandbox_life_stuck, sb,
-                  NULL);
-}
-
 void sandbox_life_end(struct sandbox *sb, enum sandbox_end why, const char *detail) {
     struct sandboxes *all = sb->all;
     char text[256];
@@ -318,11 +327,12 @@ void sandbox_life_end(struct sandbox *sb, enum sandbox_end why, const char *deta
     if (sb->state == SANDBOX_OPENING) {
         /* Whoever asked for it has left; or it ends before it begins. */
         struct api_error error;
-        sandbox_life_close(sb);
+        sandbox_life_close(sb, SANDBOX_WORK_MS);
         api_error_set(&error, 410, "gone", NULL, "The sandbox was deleted while it was made.");
         sandbox_life_fail(sb, &error);
         return;
     }
+    uint64_t patience_ms = sb->ops != NULL || sb->detached ? SANDBOX_WORK_MS : all->answer_ms;
     sb->why = why;
     snprintf(sb->detail, sizeof(sb->detail), "%s", detail != NULL ? detail : "");
     sb->gone_ms = clock_real_ms();
@@ -331,7 +341,7 @@ void sandbox_life_end(struct sandbox *sb, enum sandbox_end why, const char *deta
     loop_timer_stop(all->loop, &sb->life);
     loop_timer_stop(all->loop, &sb->watchdog);
     sandbox_op_fail_all(sb);
-    sandbox_life_close(sb);
+    sandbox_life_close(sb, patience_ms);
     sandbox_lose_tasks(sb, sandbox_life_cause(why));
     for (size_t i = 0; i < SANDBOX_PARTS; i++)
         if (sb->parts[i].part != NULL && sb->parts[i].ops->gone != NULL)

@@ -6,19 +6,41 @@
 #include "sandbox_internal.h"
 #include "str.h"
 
-static void sandbox_op_hangs(void *arg) {
+static void sandbox_op_watch(struct sandbox *sb);
+
+/* The first one that is not late. */
+static struct sandbox_op *sandbox_op_awaited(const struct sandbox *sb) {
+    struct sandbox_op *op = sb->ops;
+    while (op != NULL && op->late)
+        op = op->next;
+    return op;
+}
+
+/* Only whoever asked is told: others use the connection, and the answer may still come. */
+static void sandbox_op_overdue(void *arg) {
     struct sandbox *sb = arg;
-    if (sb->jail != NULL)
-        link_fail(sb->jail, "a request to a sandbox was not answered in time");
+    struct sandbox_op *op = sandbox_op_awaited(sb);
+    if (op == NULL)
+        return;
+    struct wire_done done;
+    memset(&done, 0, sizeof(done));
+    done.what = (uint32_t)op->what;
+    done.code = ETIMEDOUT;
+    memcpy(done.key, op->key, sizeof(done.key));
+    sandbox_op_fn *fn = op->fn;
+    op->late = true;
+    op->fn = NULL;
+    sandbox_op_watch(sb);
+    if (fn != NULL)
+        fn(op->arg, sb, &done);
 }
 
 static void sandbox_op_watch(struct sandbox *sb) {
-    if (sb->ops == NULL)
+    const struct sandbox_op *op = sandbox_op_awaited(sb);
+    if (op == NULL)
         loop_timer_stop(sb->all->loop, &sb->watchdog);
     else
-        loop_timer_at(sb->all->loop, &sb->watchdog,
-                      clock_mono_ns() + SANDBOX_ANSWER_MS * CLOCK_NS_PER_MS, sandbox_op_hangs, sb,
-                      NULL);
+        loop_timer_at(sb->all->loop, &sb->watchdog, op->due_ns, sandbox_op_overdue, sb, NULL);
 }
 
 static struct sandbox_op *sandbox_op_new(struct sandbox *sb, enum wire_type what, const char *key,
@@ -42,6 +64,7 @@ static struct sandbox_op *sandbox_op_add(struct sandbox *sb, struct sandbox_op *
                                          sandbox_op_fn *fn, void *arg) {
     op->fn = fn;
     op->arg = arg;
+    op->due_ns = clock_mono_ns() + sb->all->answer_ms * CLOCK_NS_PER_MS;
     if (sb->ops == NULL)
         sb->ops = op;
     else
@@ -111,29 +134,50 @@ static void sandbox_op_frozen(struct sandbox *sb, const struct wire_done *done) 
     sb->frozen = done->frozen != 0;
 }
 
-void sandbox_op_done(struct sandbox *sb, const struct wire_done *done) {
-    if (sb->ops == NULL || done->what != (uint32_t)sb->ops->what ||
-        strcmp(done->key, sb->ops->key) != 0) {
-        link_fail(sb->jail, "an answer came for what was not asked");
-        return;
-    }
-    struct sandbox_op *op = sandbox_op_take(sb);
-    if (op->what == WIRE_FREEZE)
+/* What the runner did, whoever asked for it. */
+static void sandbox_op_apply(struct sandbox *sb, const struct wire_done *done) {
+    struct err err;
+    err_clear(&err);
+    if (done->what == WIRE_FREEZE)
         sandbox_op_frozen(sb, done);
     else if (done->code == 0)
         sb->layers++;
-    if (op->what == WIRE_SNAPSHOT && done->code == 0) {
+    if (done->what == WIRE_SNAPSHOT && done->code == 0) {
         sb->renewed = sb->depth >= 0 && sb->depth != (int64_t)done->depth;
         sb->depth = (int64_t)done->depth;
     }
-    if (op->what == WIRE_RESTORE)
+    if (done->what == WIRE_RESTORE)
         sb->depth = -1;
-    if (op->what == WIRE_RESTORE && done->code == 0) {
-        struct err err;
+    if (done->what == WIRE_RESTORE && done->code == 0) {
         sb->epoch++;
         if (sandbox_store_write(sb, &err) < 0)
             log_err(sb->all->log, LOG_ERROR, "sandbox_not_written", &err);
     }
+}
+
+/* Of an earlier server's, or one that took too long: nobody has learnt of the snapshot. */
+static void sandbox_op_unheard(struct sandbox *sb, const struct wire_done *done) {
+    struct log_line line;
+    if (done->what == WIRE_SNAPSHOT && done->code == 0)
+        link_drop_snapshot(link_of(sb->jail), done->key);
+    log_begin(&line, sb->all->log, LOG_DEBUG, "sandbox_answer_unheard");
+    log_str(&line, "sandbox", sb->id);
+    log_u64(&line, "what", done->what);
+    log_i64(&line, "code", done->code);
+    log_end(&line);
+}
+
+void sandbox_op_done(struct sandbox *sb, const struct wire_done *done) {
+    struct sandbox_op *op = NULL;
+    if (sb->ops != NULL && done->what == (uint32_t)sb->ops->what &&
+        strcmp(done->key, sb->ops->key) == 0)
+        op = sandbox_op_take(sb);
+    if (sb->state == SANDBOX_READY || sb->state == SANDBOX_PAUSED)
+        sandbox_op_apply(sb, done);
+    if (op == NULL || op->late)
+        sandbox_op_unheard(sb, done);
+    if (op == NULL)
+        return;
     sandbox_touch(sb);
     if (op->fn != NULL)
         op->fn(op->arg, sb, done);

@@ -24,6 +24,7 @@ void sandboxes_init(struct sandboxes *s, struct loop *loop, struct log *log, str
     s->work = work;
     s->options.queue_count = SANDBOXES_QUEUE_DEFAULT;
     s->options.live_max = SIZE_MAX;
+    s->answer_ms = SANDBOX_ANSWER_MS;
 }
 
 void sandboxes_done(struct sandboxes *s) {

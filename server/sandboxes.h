@@ -70,6 +70,7 @@ struct sandboxes {
     struct metrics *metrics;
     struct work *work;
     struct sandboxes_options options;
+    uint64_t answer_ms; /* SANDBOX_ANSWER_MS, but for tests */
     struct sandbox *buckets[SANDBOXES_BUCKETS];
     struct sandbox *newest, *oldest;           /* all, by age */
     struct sandbox *gone_oldest, *gone_newest; /* in the order in which they went */
@@ -126,8 +127,8 @@ void sandbox_life_ttl(struct sandbox *sb, uint64_t ttl_ms);
 /* One sentence why it is gone. */
 void sandbox_life_text(const struct sandbox *sb, char *dst, size_t size);
 
-/* The answer of the runner; NULL when none will come. Called once, unless sandbox_op_forget() was.
- */
+/* The answer of the runner, or one with ETIMEDOUT when it takes too long; NULL when none will come.
+ * Called once, unless sandbox_op_forget() was. */
 typedef void sandbox_op_fn(void *arg, struct sandbox *sb, const struct wire_done *done);
 struct sandbox_op;
 /* Each: NULL and ERR_STATE when it does not fit the sandbox's state. */

@@ -1,220 +1,6 @@
 #include "sandboxes.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <jansson.h>
-
-#include "fake_shard.h"
-#include "links.h"
-#include "store_file.h"
-
-struct side {
-    struct fake_shard fake;
-    struct log log;
-    struct metrics metrics;
-    struct links links;
-    struct sandboxes sandboxes;
-    struct work *work;
-};
-
-static void room(void *arg) {
-    sandboxes_room(&((struct side *)arg)->sandboxes);
-}
-
-static void ready(void *arg, struct link *l) {
-    sandboxes_ready(&((struct side *)arg)->sandboxes, l);
-}
-
-static void dead(void *arg, const char *name) {
-    sandboxes_dead(&((struct side *)arg)->sandboxes, name);
-}
-
-/* A part that remembers what it was told. */
-struct part {
-    size_t adopted, kept, gone, freed;
-    struct sandbox *sandbox;
-    struct sandbox_task *take; /* adopts the first one with this */
-};
-
-static void part_free(void *arg) {
-    ((struct part *)arg)->freed++;
-}
-
-static void part_adopted(void *arg, const struct wire_kept_exec *kept, int fds[][3], size_t count) {
-    struct part *p = arg;
-    p->adopted++;
-    p->kept = count;
-    if (count > 0 && p->take != NULL) {
-        assert_true(fds[0][1] >= 0);
-        sandbox_task_adopt(p->sandbox, p->take, kept[0].head.exec);
-    }
-}
-
-static void part_gone(void *arg) {
-    ((struct part *)arg)->gone++;
-}
-
-static const struct sandbox_part_ops part_ops = {
-    .free = part_free, .adopted = part_adopted, .gone = part_gone};
-
-static void loaded(void *arg, struct sandbox *sb) {
-    struct part *p = arg;
-    p->sandbox = sb;
-    sandbox_part_set(sb, SANDBOX_EXECS, &part_ops, p);
-}
-
-static void begin(struct side *t, struct part *part) {
-    struct err err = {0};
-    struct links_watch watch = {.room = room, .ready = ready, .dead = dead, .arg = t};
-    struct sandboxes_options options = {
-        .queue_count = 4, .live_max = 3, .loaded = part != NULL ? loaded : NULL, .arg = part};
-    t->work = work_new(t->fake.loop, 1, &err);
-    assert_non_null(t->work);
-    sandboxes_init(&t->sandboxes, t->fake.loop, &t->log, &t->links, &t->metrics, t->work);
-    unit_works(sandboxes_start(&t->sandboxes, &options, &err), err);
-    links_start(&t->links, t->fake.loop, &t->log, &watch);
-}
-
-static void end(struct side *t) {
-    work_free(t->work);
-    t->work = NULL;
-    sandboxes_done(&t->sandboxes);
-    links_stop(&t->links);
-    fd_close(&t->fake.fd);
-}
-
-static int setup_with(void **state, uint32_t places) {
-    struct side *t = calloc(1, sizeof(*t));
-    assert_non_null(t);
-    fake_start(&t->fake);
-    assert_int_equal(mkdir("server", 0700), 0);
-    log_init(&t->log, -1, LOG_ERROR, "unit");
-    begin(t, NULL);
-    fake_greet(&t->fake, places);
-    *state = t;
-    return 0;
-}
-
-static int setup(void **state) {
-    return setup_with(state, 2);
-}
-
-static int teardown(void **state) {
-    struct side *t = *state;
-    end(t);
-    int dir = open("server", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    store_file_empty(dir, NULL);
-    fd_close(&dir);
-    rmdir("server");
-    fake_stop(&t->fake);
-    free(t);
-    return 0;
-}
-
-/* Somebody who waits. */
-struct waiter {
-    struct sandbox_wait wait;
-    int told;
-    int status; /* 0 = well */
-};
-
-static void told(struct sandbox_wait *w, const struct api_error *why) {
-    struct waiter *x = (struct waiter *)(void *)w;
-    x->told++;
-    x->status = why != NULL ? why->status : 0;
-}
-
-static struct sandbox *create(struct side *t, struct waiter *w, const char *from) {
-    struct sandbox_spec spec = {.ttl_ms = 60000, .idle_ms = 60000};
-    struct api_error error = {0};
-    const struct link *l = links_first_ready(&t->links);
-    assert_non_null(l);
-    spec.policy = link_policy(l, "default")->head;
-    spec.limits.values = spec.policy.preset;
-    snprintf(spec.owner, sizeof(spec.owner), "ann");
-    snprintf(spec.image, sizeof(spec.image), "host");
-    if (from != NULL) {
-        snprintf(spec.from, sizeof(spec.from), "%s", from);
-        snprintf(spec.shard, sizeof(spec.shard), "%s", l->name);
-    }
-    spec.metadata = json_object();
-    struct sandbox *sb = sandboxes_create(&t->sandboxes, &spec, &error);
-    if (sb == NULL)
-        fail_msg("%s", error.message);
-    memset(w, 0, sizeof(*w));
-    w->wait.fn = told;
-    sandbox_wait_open(sb, &w->wait);
-    return sb;
-}
-
-/* One that is ready: its jail. */
-static struct sandbox *make(struct side *t, uint64_t *jail) {
-    struct waiter w;
-    struct sandbox *sb = create(t, &w, NULL);
-    const struct wire_open *open =
-        (const struct wire_open *)(const void *)fake_expect(&t->fake, WIRE_OPEN);
-    assert_int_equal(open->flags, WIRE_OPEN_SANDBOX);
-    assert_string_equal(open->key, sandbox_id(sb));
-    *jail = open->head.jail;
-    assert_int_equal(sandbox_state(sb), SANDBOX_OPENING);
-    assert_int_equal(w.told, 0);
-    fake_send_opened(&t->fake, *jail);
-    assert_int_equal(w.told, 1);
-    assert_int_equal(w.status, 0);
-    assert_int_equal(sandbox_state(sb), SANDBOX_READY);
-    return sb;
-}
-
-struct task {
-    struct sandbox_task task;
-    int started, ended, lost;
-    enum cause cause;
-};
-
-static void on_started(struct sandbox_task *t, int master) {
-    ((struct task *)(void *)t)->started++;
-    fd_close(&master);
-}
-
-static void on_ended(struct sandbox_task *t, const struct wire_end *e) {
-    assert_null(t->sandbox);
-    ((struct task *)(void *)t)->ended++;
-    ((struct task *)(void *)t)->cause = (enum cause)e->cause;
-}
-
-static void on_lost(struct sandbox_task *t, enum cause cause) {
-    assert_null(t->sandbox);
-    ((struct task *)(void *)t)->lost++;
-    ((struct task *)(void *)t)->cause = cause;
-}
-
-static const struct sandbox_task_ops task_ops = {
-    .started = on_started, .ended = on_ended, .lost = on_lost};
-
-static int start(struct sandbox *sb, struct task *t, bool command, struct err *err) {
-    struct wire_exec exec;
-    char spec[40] = {0};
-    int out = dup(0);
-    memset(t, 0, sizeof(*t));
-    memset(&exec, 0, sizeof(exec));
-    t->task.ops = &task_ops;
-    t->task.command = command;
-    exec.limits = sandbox_limits(sb)->values;
-    exec.kind = command ? WIRE_EXEC_COMMAND : WIRE_EXEC_FILES;
-    exec.fds = WIRE_FD_STDOUT;
-    exec.spec_size = sizeof(spec);
-    struct link_exec x = {.exec = &exec, .spec = spec, .fds = &out, .fd_count = 1};
-    int rc = sandbox_exec(sb, &t->task, &x, err);
-    fd_close(&out);
-    return rc;
-}
-
-static void run(struct side *s, struct sandbox *sb, struct task *t) {
-    struct err err = {0};
-    unit_works(start(sb, t, true, &err), err);
-    assert_int_equal(fake_expect(&s->fake, WIRE_EXEC)->exec, t->task.number);
-}
+#include "fake_side.h"
 
 static void test_tasks_by_number(void **state) {
     struct side *s = *state;
@@ -278,57 +64,24 @@ static void test_delete_ends_what_runs(void **state) {
     assert_true(sandbox_wait_closed(sb, &w.wait));
 }
 
-static void done(void *arg, struct sandbox *sb, const struct wire_done *d) {
-    (void)sb;
-    *(int *)arg = d != NULL ? d->code : -1;
-}
-
-static void test_pause_and_resume(void **state) {
+static void test_slow_to_open(void **state) {
     struct side *s = *state;
     uint64_t jail;
-    int code = -2;
-    struct task a, f;
-    struct err err = {0};
-    struct sandbox *sb = make(s, &jail);
-    assert_non_null(sandbox_op_freeze(sb, true, done, &code, &err));
-    /* From the moment of the request on. */
-    unit_fails(start(sb, &a, true, &err), err, ERR_STATE);
-    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_FREEZE), 0);
-    assert_int_equal(code, 0);
-    assert_int_equal(sandbox_state(sb), SANDBOX_PAUSED);
-    unit_fails(start(sb, &a, true, &err), err, ERR_STATE);
-    unit_works(start(sb, &f, false, &err), err);
-    fake_expect(&s->fake, WIRE_EXEC);
-    assert_null(sandbox_op_restore(sb, "snap_x", done, &code, &err));
-    assert_int_equal(err.kind, ERR_STATE);
-    assert_non_null(sandbox_op_freeze(sb, false, done, &code, &err));
-    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_FREEZE), 0);
-    assert_int_equal(sandbox_state(sb), SANDBOX_READY);
-    run(s, sb, &a);
-}
-
-static void test_restore_changes_the_epoch(void **state) {
-    struct side *s = *state;
-    uint64_t jail;
-    int code = -2;
-    struct err err = {0};
     struct task a;
+    struct waiter w;
     struct sandbox *sb = make(s, &jail);
-    uint64_t epoch = sandbox_epoch(sb), layers = sandbox_layer_serial(sb);
-    assert_non_null(sandbox_op_snapshot(sb, "snap_x", done, &code, &err));
-    assert_non_null(sandbox_op_restore(sb, "snap_x", done, &code, &err));
-    unit_fails(start(sb, &a, true, &err), err, ERR_STATE);
-    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_SNAPSHOT), 0);
-    assert_int_equal(sandbox_epoch(sb), epoch);
-    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_RESTORE), 0);
-    assert_int_equal(sandbox_epoch(sb), epoch + 1);
-    assert_int_equal(sandbox_layer_serial(sb), layers + 2);
-    /* One that fails changes nothing. */
-    assert_non_null(sandbox_op_restore(sb, "snap_y", done, &code, &err));
-    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_RESTORE), ENOENT);
-    assert_int_equal(code, ENOENT);
-    assert_int_equal(sandbox_epoch(sb), epoch + 1);
     run(s, sb, &a);
+    s->sandboxes.answer_ms = 20;
+    create(s, &w, NULL);
+    uint64_t slow = fake_expect(&s->fake, WIRE_OPEN)->jail;
+    wait_for(s, &w.told, 0);
+    assert_int_equal(w.status, 504);
+    assert_int_equal(fake_expect(&s->fake, WIRE_CLOSE)->jail, slow);
+    fake_send_opened(&s->fake, slow); /* they cross */
+    fake_send_closed(&s->fake, slow);
+    assert_true(connected(s));
+    assert_int_equal(a.lost, 0);
+    assert_null(s->sandboxes.forgotten);
 }
 
 static void test_waits_for_a_slot(void **state) {
@@ -379,7 +132,7 @@ static void test_failed_to_open(void **state) {
     memcpy(id, sandbox_id(create(s, &w, NULL)), sizeof(id));
     fake_send_failed(&s->fake, fake_expect(&s->fake, WIRE_OPEN)->jail);
     assert_int_equal(w.told, 1);
-    assert_int_equal(w.status, 500);
+    assert_int_equal(w.status, 507);
     assert_null(sandboxes_find(&s->sandboxes, id));
 }
 
@@ -442,15 +195,6 @@ static void test_connection_comes_back(void **state) {
     assert_int_equal(fake_expect(&s->fake, WIRE_KILL)->exec, a.task.number);
     fake_send_end(&s->fake, jail, a.task.number, CAUSE_CANCELLED, 0);
     assert_int_equal(a.ended, 1);
-}
-
-static void restart(struct side *s, struct part *part) {
-    end(s);
-    begin(s, part);
-    fake_accept(&s->fake);
-    fake_expect(&s->fake, WIRE_HELLO);
-    fake_send_welcome(&s->fake, 4, 1);
-    fake_send_policy(&s->fake, "default");
 }
 
 static void test_server_comes_back(void **state) {
@@ -527,8 +271,8 @@ static void test_idle_and_ttl(void **state) {
     struct task a;
     struct sandbox *sb = make(s, &jail);
     run(s, sb, &a);
-    sandbox_life_ttl(sb, 150);
     uint64_t before = clock_mono_ms();
+    sandbox_life_ttl(sb, 150);
     while (sandbox_state(sb) != SANDBOX_GONE && clock_mono_ms() - before < 3000)
         fake_turn(&s->fake);
     assert_int_equal(sandbox_state(sb), SANDBOX_GONE);
@@ -580,8 +324,7 @@ int main(void) {
         WITH_SHARD(test_tasks_by_number),
         WITH_SHARD(test_wrong_end_breaks_the_connection),
         WITH_SHARD(test_delete_ends_what_runs),
-        WITH_SHARD(test_pause_and_resume),
-        WITH_SHARD(test_restore_changes_the_epoch),
+        WITH_SHARD(test_slow_to_open),
         WITH_SHARD(test_waits_for_a_slot),
         cmocka_unit_test_setup_teardown(test_waits_for_another_to_end, setup_large, teardown),
         WITH_SHARD(test_failed_to_open),
