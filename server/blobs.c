@@ -16,6 +16,9 @@
 #include "sync_request.h"
 
 #define BLOBS_BUCKETS_FIRST 1024u
+/* How many blobs are removed from the disk per turn of the loop: a user may have hundreds of
+ * thousands. */
+#define BLOBS_SWEEP 64u
 /* The time of a file is moved at most this often: it only has to survive a restart roughly. */
 #define BLOBS_TOUCH_MS ((uint64_t)60 * 60 * 1000)
 
@@ -110,13 +113,12 @@ struct blobs_link *blobs_link(struct blobs *b, struct blobs_user *u, const unsig
     return l;
 }
 
-static void blobs_forget(struct blobs *b, struct blobs_link *l) {
+static void blobs_unchain(struct blobs *b, struct blobs_link *l) {
     struct blobs_link **at = &b->table[blobs_bucket(b, l->user, l->sha256)];
     while (*at != l)
         at = &(*at)->chain;
     *at = l->chain;
     b->links--;
-    free(l);
 }
 
 /* Order by use. */
@@ -145,21 +147,49 @@ void blobs_present(struct blobs_link *l, uint64_t size, uint64_t used_ms) {
     u->newest = l;
 }
 
-void blobs_evict(struct blobs *b, struct blobs_link *l) {
+static void blobs_unlink(struct blobs *b, const struct blobs_link *l) {
     char name[BLOBS_NAME_SIZE];
     struct stat st;
-    struct blobs_user *u = l->user;
-    blobs_name(name, u->name, l->sha256);
+    blobs_name(name, l->user->name, l->sha256);
     unlinkat(b->dir, name, 0);
     blobs_name(name, NULL, l->sha256);
     if (fstatat(b->dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_nlink == 1)
         unlinkat(b->dir, name, 0);
+}
+
+static void blobs_sweep(void *arg) {
+    struct blobs *b = arg;
+    for (unsigned i = 0; i < BLOBS_SWEEP && b->gone != NULL; i++) {
+        struct blobs_link *l = b->gone;
+        const struct blobs_link *again = blobs_find(b, l->user, l->sha256);
+        b->gone = l->chain;
+        if (again == NULL || !again->present) /* else the files are those of a new upload */
+            blobs_unlink(b, l);
+        free(l);
+    }
+    if (b->gone != NULL)
+        loop_defer(b->options.loop, &b->sweep, blobs_sweep, b);
+}
+
+void blobs_evict(struct blobs *b, struct blobs_link *l) {
+    struct blobs_user *u = l->user;
+    bool later = b->options.loop != NULL && l->pins == 0;
+    if (!later)
+        blobs_unlink(b, l);
     blobs_unlist(l);
     l->present = false;
     u->bytes -= blobs_charge(l->size);
     u->count--;
-    if (l->pins == 0)
-        blobs_forget(b, l);
+    if (l->pins > 0)
+        return;
+    blobs_unchain(b, l);
+    if (!later) {
+        free(l);
+        return;
+    }
+    l->chain = b->gone;
+    b->gone = l;
+    loop_defer(b->options.loop, &b->sweep, blobs_sweep, b);
 }
 
 int blobs_make_room(struct blobs *b, struct blobs_user *u, uint64_t more, struct err *err) {
@@ -244,8 +274,10 @@ void blobs_unpin(struct blobs *b, const char *user, const unsigned char *sha256)
     if (l == NULL || l->pins == 0)
         return;
     l->pins--;
-    if (l->pins == 0 && !l->present)
-        blobs_forget(b, l);
+    if (l->pins == 0 && !l->present) {
+        blobs_unchain(b, l);
+        free(l);
+    }
 }
 
 struct blobs_usage blobs_usage(const struct blobs *b, const char *user) {
@@ -290,6 +322,8 @@ struct blobs *blobs_open(int server_dir, const struct blobs_options *options, st
 void blobs_close(struct blobs *b) {
     if (b == NULL)
         return;
+    if (b->options.loop != NULL)
+        loop_defer_stop(b->options.loop, &b->sweep);
     for (size_t i = 0; i < b->buckets; i++) {
         struct blobs_link *next;
         for (struct blobs_link *l = b->table[i]; l != NULL; l = next) {
@@ -298,6 +332,11 @@ void blobs_close(struct blobs *b) {
         }
     }
     free(b->table);
+    while (b->gone != NULL) {
+        struct blobs_link *l = b->gone;
+        b->gone = l->chain;
+        free(l);
+    }
     while (b->users != NULL) {
         struct blobs_user *u = b->users;
         b->users = u->next;

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 #include "err.h"
+#include "loop.h"
 
 #define BLOBS_SHA256_SIZE 32u
 #define BLOBS_USER_BYTES ((uint64_t)10 * 1024 * 1024 * 1024)
@@ -33,6 +34,9 @@ struct blobs_put;
 struct blobs_options {
     uint64_t user_bytes; /* quota of each user */
     uint64_t age_ms;
+    /* Where files of what was evicted are removed, a few per turn; it counts as gone at once. NULL:
+     * all at once. What is left of them at the end is there again at the next start. */
+    struct loop *loop;
 };
 
 /* In the directory `server_dir` (borrowed), which is STATE/server: removes leftovers. */

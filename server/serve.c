@@ -180,7 +180,8 @@ static void serve_sandbox_loaded(void *arg, struct sandbox *sb) {
 }
 
 static int serve_blobs(struct serve *v, struct err *err) {
-    struct blobs_options options = {.user_bytes = v->opt.blob_bytes, .age_ms = v->opt.blob_age_ms};
+    struct blobs_options options = {
+        .user_bytes = v->opt.blob_bytes, .age_ms = v->opt.blob_age_ms, .loop = v->server.loop};
     fd_cleanup int dir = state_open_dir(&v->server.state, STATE_SERVER, err);
     if (dir < 0)
         return -1;

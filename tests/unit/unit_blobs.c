@@ -2,6 +2,7 @@
 #include "blobs.h"
 
 #include <fcntl.h>
+#include <fts.h>
 #include <ftw.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -161,6 +162,19 @@ static bool exists(struct fixture *f, const char *name) {
     return access(path, F_OK) == 0;
 }
 
+static int files_of(struct fixture *f, const char *name) {
+    char path[256];
+    int n = 0;
+    snprintf(path, sizeof(path), "%s/blobs/%s", f->path, name);
+    char *const roots[] = {path, NULL};
+    FTS *tree = fts_open(roots, FTS_PHYSICAL, NULL);
+    assert_non_null(tree);
+    for (const FTSENT *e; (e = fts_read(tree)) != NULL;)
+        n += e->fts_info == FTS_F;
+    fts_close(tree);
+    return n;
+}
+
 static void test_a_restart_finds_it_again(void **state) {
     struct fixture *f = *state;
     put_ok(f, "ann", "one", false);
@@ -287,6 +301,52 @@ static void test_old_ones_expire(void **state) {
     assert_false(exists(f, "76/" ONE_REST));
 }
 
+/* One turn of the loop takes a part of what was evicted, which was gone for its owner at once. */
+static void test_files_of_many_go_in_turns(void **state) {
+    struct fixture *f = *state;
+    struct err e;
+    struct loop *loop = loop_new(&e);
+    assert_non_null(loop);
+    struct blobs_options o = {.user_bytes = 300 * 4096, .age_ms = BLOBS_AGE_MS, .loop = loop};
+    char text[32];
+    blobs_close(f->b);
+    open_store(f, &o);
+    for (int i = 0; i < 299; i++) {
+        snprintf(text, sizeof(text), "blob %d", i);
+        put_ok(f, "ann", text, false);
+    }
+    put_ok(f, "ann", "one", false);
+    struct blobs_put *p = blobs_put_start(f->b, "ann", 300 * 4096 - 1, &e); /* in place of all */
+    assert_non_null(p);
+    blobs_put_abort(p);
+    assert_int_equal(blobs_usage(f->b, "ann").bytes, 0);
+    assert_false(has(f, "ann", "one"));
+    assert_true(exists(f, "76/" ONE_REST));
+    put_ok(f, "ann", "one", false);
+    int before = files_of(f, "owners/ann"), turns = 0;
+    assert_int_equal(before, 300);
+    for (int left = before; left > 1 && turns < 100; turns++) {
+        assert_int_equal(loop_once(loop, 0, &e), 0);
+        int now = files_of(f, "owners/ann");
+        assert_in_range(left - now, 0, 100);
+        left = now;
+    }
+    assert_in_range(turns, 3, 99);
+    assert_true(has(f, "ann", "one")); /* which came again meanwhile */
+    assert_true(exists(f, "owners/ann/76/" ONE_REST) && exists(f, "76/" ONE_REST));
+    for (int i = 0; i < 299; i += 30) {
+        snprintf(text, sizeof(text), "blob %d", i);
+        put_ok(f, "ann", text, false);
+    }
+    blobs_close(f->b);
+    o.user_bytes = 4096;
+    open_store(f, &o);
+    assert_int_equal(blobs_usage(f->b, "ann").count, 1);
+    blobs_close(f->b); /* with files still to be removed */
+    f->b = NULL;
+    loop_free(loop);
+}
+
 static void test_names_of_users_make_no_paths(void **state) {
     struct fixture *f = *state;
     struct err e;
@@ -308,6 +368,7 @@ int main(void) {
         T(test_use_and_pins_keep_a_blob),
         T(test_larger_than_the_quota),
         T(test_old_ones_expire),
+        T(test_files_of_many_go_in_turns),
         T(test_names_of_users_make_no_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
