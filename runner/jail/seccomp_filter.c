@@ -17,6 +17,7 @@
 #include <linux/sched.h>
 #include <seccomp.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -48,7 +49,7 @@ static const char *const seccomp_allowed[] = {
     /* files and directories */
     "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 open openat openat2 "
     "creat close close_range lseek stat lstat fstat newfstatat statx access faccessat faccessat2 "
-    "getdents getdents64 getcwd chdir fchdir rename renameat renameat2 mkdir mkdirat rmdir link "
+    "getdents getdents64 getcwd chdir fchdir rename renameat mkdir mkdirat rmdir link "
     "linkat symlink symlinkat unlink unlinkat readlink readlinkat truncate ftruncate fallocate "
     "chmod fchmod fchmodat chown fchown lchown fchownat umask utime utimes futimesat utimensat "
     "statfs fstatfs getxattr lgetxattr fgetxattr setxattr lsetxattr fsetxattr listxattr "
@@ -205,7 +206,13 @@ static const struct seccomp_rule seccomp_rules[] = {
     SECCOMP_FILE_TYPE("mknodat", 2, SECCOMP_ACT_DENY, S_IFCHR),
     SECCOMP_FILE_TYPE("mknodat", 2, SECCOMP_ACT_DENY, S_IFBLK),
 
-    /* sync and its kin: everything writable is in memory and has nothing to flush; but a file of
+    /* renameat2: a whiteout is a device, and the mark by which an overlay hides a file of a layer
+     */
+    SECCOMP_BOTH("renameat2", SCMP_ACT_ALLOW, SECCOMP_MASKED(4, RENAME_WHITEOUT, 0)),
+    SECCOMP_BOTH("renameat2", SECCOMP_ACT_DENY,
+                 SECCOMP_MASKED(4, RENAME_WHITEOUT, RENAME_WHITEOUT)),
+
+    /* sync and its kin: what is writable ends with the jail and need not be flushed; but a file of
      * the host that is open for reading can be flushed too, which makes the host's disk work for
      * nothing. fadvise: would throw the host's files out of its cache. Answered 0. */
     SECCOMP_BOTH("sync", SCMP_ACT_ERRNO(0)),

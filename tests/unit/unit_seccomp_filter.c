@@ -389,6 +389,11 @@ static int real_refused(void) {
     if (!fails_with(socket(AF_ALG, SOCK_SEQPACKET, 0), EAFNOSUPPORT)) {
         return 9;
     }
+    if (!fails_with(renameat2(AT_FDCWD, "/none/a", AT_FDCWD, "/none/b", RENAME_WHITEOUT), EPERM) ||
+        !fails_with(renameat2(AT_FDCWD, "/none/a", AT_FDCWD, "/none/b", RENAME_NOREPLACE),
+                    ENOENT)) {
+        return 14;
+    }
     if (pty >= 0 && !fails_with(ioctl(pty, TIOCSTI, "i"), EPERM)) {
         return 10;
     }
