@@ -1,10 +1,8 @@
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api_exec.h"
 #include "execs.h"
-#include "fd.h"
 
 /* Everything that was kept of an execution, in the worst encoding, and more. */
 #define API_EXEC_ANSWER_MAX ((size_t)16 * 1024 * 1024 * 1024)
@@ -59,11 +57,11 @@ static void api_exec_answer_job_gone(struct http_req *req) {
 static int api_exec_answer_copies(struct exec *x, struct spool streams[SPOOL_STREAMS]) {
     for (int i = 0; i < SPOOL_STREAMS; i++) {
         struct spool *from = &x->out[i].spool;
-        streams[i] = *from;
-        streams[i].window = NULL;
-        if (from->host != NULL && from->total > 0)
-            return -1;
-        streams[i].fd = from->fd >= 0 ? fcntl(from->fd, F_DUPFD_CLOEXEC, 0) : -1;
+        if ((from->host == NULL || from->total == 0) && spool_lend(from, &streams[i], NULL) == 0)
+            continue;
+        while (i-- > 0)
+            spool_done(&streams[i]);
+        return -1;
     }
     return 0;
 }

@@ -38,7 +38,7 @@ static char *exec_command_text(const struct request_step *step) {
     return strndup(text, text_utf8_prefix(text, len, NULL));
 }
 
-static void exec_init_streams(struct exec *x, int dir) {
+static void exec_init_streams(struct exec *x, const int *dir) {
     uint64_t cap = x->limits.values.v[LIMIT_OUTPUT_BYTES];
     for (int i = 0; i < SPOOL_STREAMS; i++) {
         struct exec_stream *s = &x->out[i];
@@ -58,7 +58,7 @@ struct exec *exec_new(struct execs *set, const struct exec_birth *birth, struct 
     if (x != NULL) {
         x->set = set;
         x->limits = *birth->limits;
-        exec_init_streams(x, set->dir);
+        exec_init_streams(x, &set->dir);
         x->name = strdup(birth->name);
         x->command = birth->step != NULL ? exec_command_text(birth->step) : strdup(birth->command);
     }

@@ -359,13 +359,10 @@ static void execs_adopted(void *part, const struct wire_kept_exec *kept, int fds
     }
 }
 
-/* What is open can still be read, and nothing is opened by name any more. */
+/* What is open can still be read, and nothing is opened or removed by name any more: also nothing
+ * of executions that are forgotten and pinned, which no table leads to. The number of the
+ * descriptor will soon be that of another sandbox. */
 static void execs_leave(struct execs *set) {
-    for (struct exec *x = set->newest; x != NULL; x = x->older) {
-        x->out[SPOOL_STDOUT].spool.dir = -1;
-        x->out[SPOOL_STDERR].spool.dir = -1;
-        x->events.file.dir = -1;
-    }
     set->log.dir = -1;
     set->dir = -1;
     set->sandbox = NULL;

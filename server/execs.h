@@ -42,7 +42,7 @@ struct exec_hub {
 struct execs {
     struct exec_hub *hub;
     struct sandbox *sandbox; /* NULL = it is gone */
-    int dir;                 /* borrowed from the sandbox */
+    int dir;                 /* borrowed from the sandbox; -1 = it is gone. All spools look here */
     struct spool_log log;
     struct exec *newest, *oldest;
     size_t count, done, running;

@@ -16,7 +16,7 @@
 #define SPOOL_PROBE_NAME ".spool-probe"
 #define SPOOL_PROBE_CAP 65536u
 
-void spool_init(struct spool *s, int dir, uint64_t cap) {
+void spool_init(struct spool *s, const int *dir, uint64_t cap) {
     memset(s, 0, sizeof(*s));
     s->dir = dir;
     s->fd = -1;
@@ -42,7 +42,7 @@ bool spool_has_file(const struct spool *s) {
 }
 
 int spool_create(struct spool *s, const char *name, struct err *err) {
-    int fd = openat(s->dir, name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int fd = openat(*s->dir, name, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(err, "making the spool %s", name);
     str_copy(s->name, sizeof(s->name), name);
@@ -55,7 +55,7 @@ int spool_create(struct spool *s, const char *name, struct err *err) {
 static int spool_open(struct spool *s, struct err *err) {
     if (s->fd >= 0)
         return 0;
-    int fd = openat(s->dir, s->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+    int fd = openat(*s->dir, s->name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
         return err_sys(err, "opening the spool %s", s->name);
     s->fd = fd;
@@ -96,7 +96,7 @@ void spool_remove(struct spool *s) {
     spool_unmap(s);
     fd_close(&s->fd);
     if (s->name[0] != '\0')
-        (void)unlinkat(s->dir, s->name, 0);
+        (void)unlinkat(*s->dir, s->name, 0);
     s->name[0] = '\0';
 }
 
@@ -255,6 +255,23 @@ int spool_read(struct spool *s, uint64_t offset, void *data, size_t len, struct 
     return 0;
 }
 
+int spool_lend(struct spool *s, struct spool *copy, struct err *err) {
+    static const int nowhere = -1;
+    struct spool lent = *s;
+    lent.window = NULL;
+    lent.dir = &nowhere;
+    lent.fd = -1;
+    if (spool_has_file(s)) {
+        if (spool_open(s, err) < 0)
+            return -1;
+        lent.fd = fcntl(s->fd, F_DUPFD_CLOEXEC, 0);
+        if (lent.fd < 0)
+            return err_sys(err, "lending the spool %s", s->name);
+    }
+    *copy = lent;
+    return 0;
+}
+
 void spool_kept(const struct spool *s, uint64_t *head, uint64_t *tail) {
     *head = s->total < s->head_max ? s->total : s->head_max;
     *tail = s->total - *head < s->tail_keep ? s->total - *head : s->tail_keep;
@@ -288,7 +305,7 @@ static int spool_try(struct spool *s, struct err *err) {
 
 int spool_probe(int dir, struct err *err) {
     struct spool s;
-    spool_init(&s, dir, SPOOL_PROBE_CAP);
+    spool_init(&s, &dir, SPOOL_PROBE_CAP);
     if (spool_create(&s, SPOOL_PROBE_NAME, err) < 0)
         return -1;
     int rc = spool_try(&s, err);

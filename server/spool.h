@@ -22,7 +22,7 @@
 #define SPOOL_NAME_SIZE 32
 
 struct spool {
-    int dir;                    /* borrowed; where the file is */
+    const int *dir; /* borrowed: descriptor of where the file is; -1 = nowhere any more */
     char name[SPOOL_NAME_SIZE]; /* "" = there is no file of its own */
     int fd;                     /* of the own file, -1 = not open; owned */
     const int *host; /* borrowed: descriptor of the file that it is a part of, NULL = none */
@@ -34,8 +34,9 @@ struct spool {
     uint64_t gone; /* [head_max, gone) are no longer there; <= head_max: nothing is gone */
 };
 
-/* Keeps `cap` bytes in the end, half of them from the front. No file yet. `dir` is borrowed. */
-void spool_init(struct spool *s, int dir, uint64_t cap);
+/* Keeps `cap` bytes in the end, half of them from the front. No file yet. *dir is looked at
+ * whenever the file is opened or removed: whoever closes that descriptor says -1 there. */
+void spool_init(struct spool *s, const int *dir, uint64_t cap);
 void spool_done(struct spool *s); /* closes; the file stays */
 
 /* Makes the file, empty. */
@@ -70,6 +71,9 @@ int spool_cut(struct spool *s, uint64_t total, struct err *err);
 bool spool_has(const struct spool *s, uint64_t offset, uint64_t len);
 /* Reads exactly [offset, offset + len), which is there. */
 int spool_read(struct spool *s, uint64_t offset, void *data, size_t len, struct err *err);
+/* For another thread, which only reads: with a descriptor of its own, and nothing is opened by
+ * name. No file: only for one of which nothing is read. spool_done() at its end. */
+int spool_lend(struct spool *s, struct spool *copy, struct err *err);
 /* The kept parts: [0, *head) and [total - *tail, total). */
 void spool_kept(const struct spool *s, uint64_t *head, uint64_t *tail);
 /* Bytes on disk, roughly. */

@@ -8,7 +8,7 @@
 
 _Static_assert(SPOOL_EVENTS_SIZE == 24, "records lie on disk");
 
-void spool_events_init(struct spool_events *e, int dir) {
+void spool_events_init(struct spool_events *e, const int *dir) {
     memset(e, 0, sizeof(*e));
     spool_init(&e->file, dir, SPOOL_EVENTS_CAP);
 }

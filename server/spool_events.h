@@ -36,7 +36,7 @@ struct spool_events {
     bool sealed; /* the newest one must not grow */
 };
 
-void spool_events_init(struct spool_events *e, int dir);
+void spool_events_init(struct spool_events *e, const int *dir); /* as spool_init() */
 void spool_events_done(struct spool_events *e);
 
 /* Bytes by which the newest record could grow for this stream; 0 = none. */

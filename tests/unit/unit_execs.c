@@ -4,6 +4,7 @@
 #include "execs.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -390,6 +391,42 @@ static void test_a_sandbox_that_goes_ends_what_runs_and_can_be_read(void **state
     assert_null(sb->part->newest);
 }
 
+/* The directory's number goes to the next sandbox, which has a file of the same name. */
+static void test_a_forgotten_one_that_is_read_does_not_reach_into_another_sandbox(void **state) {
+    struct sandbox *sb = *state;
+    char other[] = "/tmp/unit-execs-XXXXXX", name[SPOOL_NAME_SIZE], byte = 0;
+    char *large = calloc(1, 30000);
+    struct err err = {0};
+    struct exec *x = start(sb, ID("j"), JSON);
+    assert_int_equal(write(sb->out[0], large, 30000), 30000);
+    free(large);
+    finish(sb);
+    struct spool *s = &x->out[SPOOL_STDOUT].spool;
+    assert_true(spool_has_file(s));
+    exec_io_name(x, EXEC_IO_OUT, name);
+    exec_pin(x);
+    execs_forget(x, true);
+    assert_int_equal(s->fd, -1);
+    execs_part_ops.gone(sb->part);
+    assert_non_null(mkdtemp(other));
+    int dir = open(other, O_PATH | O_DIRECTORY | O_CLOEXEC), own = dup(sb->dir);
+    assert_int_equal(dup2(dir, sb->dir), sb->dir);
+    int file = openat(dir, name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(ftruncate(file, 30000), 0);
+    int rc = spool_read(s, 0, &byte, 1, &err);
+    exec_unpin(x);
+    turn(sb);
+    bool kept = unlinkat(dir, name, 0) == 0;
+    assert_int_equal(dup2(own, sb->dir), sb->dir);
+    close(own);
+    close(file);
+    close(dir);
+    assert_int_equal(rmdir(other), 0);
+    assert_true(kept);
+    assert_int_equal(rc, -1);
+    assert_int_equal(err.code, EBADF);
+}
+
 static void test_a_command_that_was_not_sent_is_forgotten(void **state) {
     struct sandbox *sb = *state;
     sb->refuse = true;
@@ -509,6 +546,8 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_sandbox_that_goes_ends_what_runs_and_can_be_read,
                                         setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_a_forgotten_one_that_is_read_does_not_reach_into_another_sandbox, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_command_that_was_not_sent_is_forgotten, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_what_is_kept_is_bounded, setup, teardown),

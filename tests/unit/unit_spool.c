@@ -70,7 +70,7 @@ static void test_keeps_everything_up_to_the_cap(void **state) {
     struct spool s;
     struct err err = {0};
     uint64_t head, tail;
-    spool_init(&s, p->dir, 10001);
+    spool_init(&s, &p->dir, 10001);
     assert_false(spool_has_file(&s));
     assert_true(spool_has(&s, 0, 0));
     assert_false(spool_has(&s, 0, 1));
@@ -98,7 +98,7 @@ static void test_much_output_keeps_head_and_tail_in_bounded_space(void **state) 
         struct err err = {0};
         uint64_t head, tail, cap = caps[i];
         uint64_t slack = cap / 2 > SPOOL_TAIL_MIN ? cap / 2 : SPOOL_TAIL_MIN;
-        spool_init(&s, p->dir, cap);
+        spool_init(&s, &p->dir, cap);
         unit_works(spool_create(&s, "s", &err), err);
         for (int k = 0; k < 300; k++) {
             put(&s, 65521);
@@ -115,7 +115,7 @@ static void test_much_output_keeps_head_and_tail_in_bounded_space(void **state) 
         assert_false(spool_has(&s, head, 8192));
         /* The same from what is on disk. */
         struct spool again;
-        spool_init(&again, p->dir, cap);
+        spool_init(&again, &p->dir, cap);
         unit_works(spool_load(&again, "s", &err), err);
         assert_int_equal(again.total, s.total);
         assert_int_equal(again.gone, s.gone);
@@ -135,7 +135,7 @@ static void test_takes_from_a_pipe_and_tells_its_end(void **state) {
     for (size_t i = 0; i < sizeof(data); i++)
         data[i] = byte_at(i);
     assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    spool_init(&s, p->dir, 1 << 20);
+    spool_init(&s, &p->dir, 1 << 20);
     unit_works(spool_create(&s, "s", &err), err);
     assert_int_equal(spool_take(&s, ends[0], 1 << 20, &err), -1);
     assert_int_equal(err.code, EAGAIN);
@@ -160,7 +160,7 @@ static void test_a_terminal_is_read_without_a_copy(void **state) {
     char data[1000];
     memset(data, 'x', sizeof(data));
     assert_int_equal(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
-    spool_init(&s, p->dir, 1 << 20);
+    spool_init(&s, &p->dir, 1 << 20);
     unit_works(spool_create(&s, "s", &err), err);
     assert_int_equal(spool_take_terminal(&s, ends[0], &err), -1);
     assert_int_equal(err.code, EAGAIN);
@@ -170,7 +170,7 @@ static void test_a_terminal_is_read_without_a_copy(void **state) {
             assert_true(spool_take_terminal(&s, ends[0], &err) > 0);
         assert_int_equal(spool_read(&s, s.total - 5, data, 5, &err), 0);
         assert_memory_equal(data, "xxxxx", 5);
-        spool_init(&again, p->dir, 1 << 20);
+        spool_init(&again, &p->dir, 1 << 20);
         unit_works(spool_load(&again, "s", &err), err);
         assert_true(again.total >= s.total && again.total <= s.total + SPOOL_WINDOW);
         assert_int_equal(spool_terminal_end(&again), s.total);
@@ -195,11 +195,11 @@ static void test_every_length_is_taken_up(void **state) {
     struct err err = {0};
     for (uint64_t len = 0; len < 600; len += 7) {
         struct spool s, again;
-        spool_init(&s, p->dir, 400);
+        spool_init(&s, &p->dir, 400);
         unit_works(spool_create(&s, "s", &err), err);
         put(&s, (size_t)len);
         spool_done(&s);
-        spool_init(&again, p->dir, 400);
+        spool_init(&again, &p->dir, 400);
         unit_works(spool_load(&again, "s", &err), err);
         assert_int_equal(again.total, len);
         assert_int_equal(again.gone, 0);
@@ -208,7 +208,7 @@ static void test_every_length_is_taken_up(void **state) {
         spool_done(&again);
     }
     struct spool none;
-    spool_init(&none, p->dir, 400);
+    spool_init(&none, &p->dir, 400);
     unit_fails(spool_load(&none, "none", &err), err, ERR_SYSTEM);
     assert_int_equal(err.code, ENOENT);
     assert_false(spool_has_file(&none));
@@ -219,7 +219,7 @@ static void test_a_link_is_not_followed(void **state) {
     struct spool s;
     struct err err = {0};
     assert_int_equal(symlinkat("/etc/passwd", p->dir, "s"), 0);
-    spool_init(&s, p->dir, 400);
+    spool_init(&s, &p->dir, 400);
     unit_fails(spool_create(&s, "s", &err), err, ERR_SYSTEM);
     unit_fails(spool_load(&s, "s", &err), err, ERR_SYSTEM);
 }
@@ -229,10 +229,10 @@ static void test_a_part_of_another_file_is_read(void **state) {
     struct spool s, part;
     struct err err = {0};
     char data[4];
-    spool_init(&s, p->dir, 1000);
+    spool_init(&s, &p->dir, 1000);
     unit_works(spool_create(&s, "s", &err), err);
     put(&s, 100);
-    spool_init(&part, p->dir, 1000);
+    spool_init(&part, &p->dir, 1000);
     part.host = &s.fd;
     part.host_at = 10;
     part.total = 20;
@@ -241,6 +241,32 @@ static void test_a_part_of_another_file_is_read(void **state) {
     unit_fails(spool_read(&part, 17, data, 4, &err), err, ERR_STATE);
     spool_done(&part);
     spool_done(&s);
+}
+
+static void test_what_is_lent_is_open_and_opens_nothing(void **state) {
+    struct place *p = *state;
+    struct spool s, lent, none;
+    struct err err = {0};
+    int dir = p->dir;
+    spool_init(&none, &dir, 400);
+    unit_works(spool_lend(&none, &lent, &err), err);
+    assert_int_equal(lent.fd, -1);
+    spool_init(&s, &dir, 400);
+    unit_works(spool_create(&s, "s", &err), err);
+    put(&s, 100);
+    spool_rest(&s);
+    unit_works(spool_lend(&s, &lent, &err), err);
+    assert_true(lent.fd >= 0 && lent.fd != s.fd);
+    spool_rest(&s);
+    dir = -1;
+    expect(&lent, 0, 100);
+    spool_rest(&lent);
+    dir = p->dir;
+    unit_fails(spool_read(&lent, 0, (char[1]){0}, 1, &err), err, ERR_SYSTEM);
+    dir = -1;
+    unit_fails(spool_lend(&s, &lent, &err), err, ERR_SYSTEM);
+    spool_remove(&s);
+    assert_int_equal(faccessat(p->dir, "s", F_OK, 0), 0);
 }
 
 static void test_the_probe_finds_a_file_system_that_can(void **state) {
@@ -260,6 +286,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_every_length_is_taken_up, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_link_is_not_followed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_part_of_another_file_is_read, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_lent_is_open_and_opens_nothing, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_the_probe_finds_a_file_system_that_can, setup,
                                         teardown),
     };

@@ -50,7 +50,7 @@ static void test_grows_until_seen(void **state) {
     struct place *p = *state;
     struct spool_events e;
     struct err err = {0};
-    spool_events_init(&e, p->dir);
+    spool_events_init(&e, &p->dir);
     assert_int_equal(spool_events_find(&e, 0), UINT64_MAX);
     assert_int_equal(spool_events_room(&e, SPOOL_STDOUT), 0);
     add(&e, SPOOL_STDOUT, 10);
@@ -79,7 +79,7 @@ static void test_grows_until_seen(void **state) {
 static void test_an_event_has_at_most_a_chunk(void **state) {
     struct place *p = *state;
     struct spool_events e;
-    spool_events_init(&e, p->dir);
+    spool_events_init(&e, &p->dir);
     add(&e, SPOOL_STDOUT, 65000);
     assert_int_equal(spool_events_room(&e, SPOOL_STDOUT), SPOOL_EVENTS_CHUNK - 65000);
     add(&e, SPOOL_STDOUT, 600);
@@ -94,13 +94,13 @@ static void test_recovers_from_every_length(void **state) {
     const uint64_t total[SPOOL_STREAMS] = {200, 200};
     for (size_t len = 0; len <= 40 * RECORD; len++) {
         struct spool_events e, again;
-        spool_events_init(&e, p->dir);
+        spool_events_init(&e, &p->dir);
         for (int i = 0; i < 40; i++)
             add(&e, i % 2 ? SPOOL_STDERR : SPOOL_STDOUT, 10);
         unit_works(spool_events_seal(&e, "ev", &err), err);
         assert_int_equal(ftruncate(e.file.fd, (off_t)len), 0);
         spool_events_done(&e);
-        spool_events_init(&again, p->dir);
+        spool_events_init(&again, &p->dir);
         unit_works(spool_events_load(&again, "ev", total, &err), err);
         assert_int_equal(again.count, len / RECORD);
         assert_int_equal(again.end[0] + again.end[1], 10 * (len / RECORD));
@@ -145,7 +145,7 @@ static void test_believes_only_what_agrees_with_the_bytes(void **state) {
         all[2] = rows[i].bad;
         assert_int_equal(write(fd, all, sizeof(all)), sizeof(all));
         close(fd);
-        spool_events_init(&e, p->dir);
+        spool_events_init(&e, &p->dir);
         unit_works(spool_events_load(&e, "ev", total, &err), err);
         if (e.count != rows[i].count)
             fail_msg("row %zu: %llu", i, (unsigned long long)e.count);
@@ -159,7 +159,7 @@ static void test_many_records_are_bounded_and_the_newest_stay(void **state) {
     struct err err = {0};
     struct spool_events e, again;
     const uint64_t many = 400000;
-    spool_events_init(&e, p->dir);
+    spool_events_init(&e, &p->dir);
     for (uint64_t i = 0; i < many; i++)
         add(&e, i % 2 ? SPOOL_STDERR : SPOOL_STDOUT, 1);
     unit_works(spool_events_seal(&e, "ev", &err), err);
@@ -170,7 +170,7 @@ static void test_many_records_are_bounded_and_the_newest_stay(void **state) {
     assert_int_equal(get(&e, behind).end[0] + get(&e, behind).end[1], behind + 1);
     assert_int_equal(spool_events_find(&e, many - 1), many - 1);
     assert_int_equal(spool_events_find(&e, many), UINT64_MAX);
-    spool_events_init(&again, p->dir);
+    spool_events_init(&again, &p->dir);
     const uint64_t total[SPOOL_STREAMS] = {many / 2, many / 2};
     unit_works(spool_events_load(&again, "ev", total, &err), err);
     assert_int_equal(again.count, many);
@@ -187,7 +187,7 @@ static void test_few_records_lie_in_another_file(void **state) {
                                  {.end = {10, 4}, .len = 4, .stream = SPOOL_STDERR}};
     int fd = openat(p->dir, "ev", O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert_int_equal(pwrite(fd, all, sizeof(all), 40), sizeof(all));
-    spool_events_init(&e, p->dir);
+    spool_events_init(&e, &p->dir);
     spool_events_load_part(&e, &fd, 40, 2, total);
     assert_int_equal(get(&e, 1).len, 4);
     assert_int_equal(spool_events_find(&e, 2), UINT64_MAX);
