@@ -143,14 +143,14 @@ static void sandbox_life_kept_exec(void *owner, const struct wire_kept_exec *kep
                                    const int fds[LINK_KEEP_FDS]) {
     struct sandbox *sb = owner;
     struct sandbox_kept *items = NULL;
-    if (sb->detached && sb->kept_count < link_of(sb->jail)->welcome.execs)
+    if (sb->detached && sb->kept_count < link_of(sb->jail)->welcome.execs + (size_t)WIRE_TOLD_MAX)
         items = realloc(sb->kept, (sb->kept_count + 1) * sizeof(*items));
     if (items == NULL) {
         for (size_t i = 0; i < LINK_KEEP_FDS; i++) {
             int fd = fds[i];
             fd_close(&fd);
         }
-        link_fail(sb->jail, "it kept more of a sandbox than can be");
+        sandbox_life_end(sb, SANDBOX_END_FAILED, "more of it was kept than can be taken back");
         return;
     }
     sb->kept = items;

@@ -12,6 +12,13 @@
 #include "sandboxes.h"
 #include "store_file.h"
 
+/* A part that remembers what it was told. */
+struct part {
+    size_t adopted, kept, gone, freed;
+    struct sandbox *sandbox;
+    struct sandbox_task *take; /* adopts the first one with this */
+};
+
 struct side {
     struct fake_shard fake;
     struct log log;
@@ -19,6 +26,7 @@ struct side {
     struct links links;
     struct sandboxes sandboxes;
     struct work *work;
+    struct part part; /* lives as long as the sandbox */
 };
 
 static inline void room(void *arg) {
@@ -32,13 +40,6 @@ static inline void ready(void *arg, struct link *l) {
 static inline void dead(void *arg, const char *name) {
     sandboxes_dead(&((struct side *)arg)->sandboxes, name);
 }
-
-/* A part that remembers what it was told. */
-struct part {
-    size_t adopted, kept, gone, freed;
-    struct sandbox *sandbox;
-    struct sandbox_task *take; /* adopts the first one with this */
-};
 
 static inline void part_free(void *arg) {
     ((struct part *)arg)->freed++;

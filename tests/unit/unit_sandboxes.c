@@ -161,9 +161,9 @@ static void test_connection_comes_back(void **state) {
     uint64_t jail;
     struct task a, b, c;
     struct err err = {0};
-    struct part part = {0};
+    struct part *part = &s->part;
     struct sandbox *sb = make(s, &jail);
-    loaded(&part, sb);
+    loaded(part, sb);
     run(s, sb, &a);
     run(s, sb, &b);
     fd_close(&s->fake.fd);
@@ -189,8 +189,8 @@ static void test_connection_comes_back(void **state) {
     assert_false(sandboxes_adopting(&s->sandboxes));
     assert_int_equal(sandbox_state(sb), SANDBOX_READY);
     assert_int_equal(b.lost, 1);
-    assert_int_equal(part.adopted, 1);
-    assert_int_equal(part.kept, 0);
+    assert_int_equal(part->adopted, 1);
+    assert_int_equal(part->kept, 0);
     /* What was asked for meanwhile is not forgotten. */
     assert_int_equal(fake_expect(&s->fake, WIRE_KILL)->exec, a.task.number);
     fake_send_end(&s->fake, jail, a.task.number, CAUSE_CANCELLED, 0);
@@ -201,13 +201,14 @@ static void test_server_comes_back(void **state) {
     struct side *s = *state;
     uint64_t jail;
     struct task a, taken = {.task = {.ops = &task_ops, .command = true}};
-    struct part part = {.take = &taken.task};
+    struct part *part = &s->part;
+    part->take = &taken.task;
     char id[SANDBOX_ID_SIZE];
     struct sandbox *sb = make(s, &jail);
     memcpy(id, sandbox_id(sb), sizeof(id));
     run(s, sb, &a);
     uint32_t number = a.task.number;
-    restart(s, &part);
+    restart(s, part);
     sb = sandboxes_find(&s->sandboxes, id);
     assert_non_null(sb);
     assert_true(sandbox_detached(sb));
@@ -229,8 +230,8 @@ static void test_server_comes_back(void **state) {
     fd_close(&fds[0]);
     fd_close(&fds[1]);
     fake_send_done(&s->fake, &own.head, 0);
-    assert_int_equal(part.adopted, 1);
-    assert_int_equal(part.kept, 3);
+    assert_int_equal(part->adopted, 1);
+    assert_int_equal(part->kept, 3);
     assert_int_equal(sandbox_state(sb), SANDBOX_READY);
     /* What nobody took is ended; file operations end by themselves. */
     assert_int_equal(sandbox_activity(sb).running, 2);
@@ -246,17 +247,55 @@ static void test_server_comes_back(void **state) {
     assert_int_equal(s->links.items[0]->state, LINK_READY);
 }
 
+/* A sandbox that is adopted after `count` executions were told of. */
+static struct sandbox *adopt_with(struct side *s, struct part *part, size_t count) {
+    uint64_t jail;
+    char id[SANDBOX_ID_SIZE];
+    memcpy(id, sandbox_id(make(s, &jail)), sizeof(id));
+    restart(s, part);
+    fake_send_kept(&s->fake, WIRE_KEPT, id);
+    fake_send_ready(&s->fake);
+    struct wire_key own = *(const struct wire_key *)(const void *)fake_expect(&s->fake, WIRE_ADOPT);
+    for (size_t i = 0; i < count; i++)
+        fake_send_kept_exec(&s->fake, own.head.jail, (uint32_t)i + 1, NULL, 0);
+    fake_send_done(&s->fake, &own.head, 0);
+    return sandboxes_find(&s->sandboxes, id);
+}
+
+/* As many as run at once, and the last ENDs told again. */
+static void test_adopts_all_that_was_kept(void **state) {
+    struct side *s = *state;
+    struct part *part = &s->part;
+    size_t most = 64 + WIRE_TOLD_MAX;
+    struct sandbox *sb = adopt_with(s, part, most);
+    assert_true(connected(s));
+    assert_int_equal(sandbox_state(sb), SANDBOX_READY);
+    assert_int_equal(part->kept, most);
+    sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
+    assert_int_equal(sandbox_activity(sb).running, 0);
+}
+
+static void test_more_was_kept_than_can_be(void **state) {
+    struct side *s = *state;
+    struct part *part = &s->part;
+    const struct sandbox *sb = adopt_with(s, part, 64 + WIRE_TOLD_MAX + 1);
+    fake_expect(&s->fake, WIRE_CLOSE);
+    assert_true(connected(s));
+    assert_int_equal(sandbox_state(sb), SANDBOX_GONE);
+    assert_int_equal(part->adopted, 0);
+}
+
 static void test_runner_kept_nothing(void **state) {
     struct side *s = *state;
     uint64_t jail;
     char id[SANDBOX_ID_SIZE];
-    struct part part = {0};
+    struct part *part = &s->part;
     memcpy(id, sandbox_id(make(s, &jail)), sizeof(id));
-    restart(s, &part);
+    restart(s, part);
     fake_send_ready(&s->fake);
     struct sandbox *sb = sandboxes_find(&s->sandboxes, id);
     assert_int_equal(sandbox_state(sb), SANDBOX_GONE);
-    assert_int_equal(part.gone, 1);
+    assert_int_equal(part->gone, 1);
     char text[256];
     sandbox_life_text(sb, text, sizeof(text));
     assert_non_null(strstr(text, "ended it"));
@@ -331,6 +370,8 @@ int main(void) {
         WITH_SHARD(test_runner_dies),
         WITH_SHARD(test_connection_comes_back),
         WITH_SHARD(test_server_comes_back),
+        WITH_SHARD(test_adopts_all_that_was_kept),
+        WITH_SHARD(test_more_was_kept_than_can_be),
         WITH_SHARD(test_runner_kept_nothing),
         WITH_SHARD(test_idle_and_ttl),
         WITH_SHARD(test_spare_directories),
