@@ -1,3 +1,8 @@
+/* Theory of operation. The answer is what is kept at the moment of the request: offsets are frozen,
+ * and bytes are read as the client takes them. While the program runs, its head stays as it is, but
+ * its tail moves on. A short tail is copied; a long one is still there until as much was written
+ * again, or the program has written more and ends. A client who is slower than that has his
+ * connection broken off, which the announced length shows him: what he got is true. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +11,8 @@
 #include "execs.h"
 #include "range.h"
 
+#define API_EXEC_RAW_COPY ((uint64_t)1024 * 1024)
+
 /* The kept bytes of one stream: head, then tail. */
 struct api_exec_raw {
     struct exec *x; /* pinned */
@@ -13,7 +20,8 @@ struct api_exec_raw {
     uint64_t tail_at; /* offset in the stream where the tail begins */
     uint64_t head;    /* bytes of the head */
     uint64_t at, end; /* position within the kept bytes */
-    char *copy;       /* of a stream that goes on changing; NULL = read from the spool */
+    char *copy;       /* of what lies in the tail, from copy_at on; NULL = read from the spool */
+    uint64_t copy_at;
 };
 
 static int api_exec_raw_read_at(const struct api_exec_raw *r, uint64_t at, char *data, size_t len) {
@@ -30,8 +38,10 @@ static ssize_t api_exec_raw_read(void *arg, char *data, size_t size) {
     size_t n = left < size ? (size_t)left : size;
     if (n == 0)
         return -1;
-    if (r->copy != NULL)
-        memcpy(data, r->copy + r->at, n);
+    if (r->copy != NULL && r->at < r->copy_at && n > r->copy_at - r->at)
+        n = (size_t)(r->copy_at - r->at);
+    if (r->copy != NULL && r->at >= r->copy_at)
+        memcpy(data, r->copy + (r->at - r->copy_at), n);
     else if (api_exec_raw_read_at(r, r->at, data, n) < 0)
         return -2;
     r->at += n;
@@ -48,16 +58,16 @@ static void api_exec_raw_done(void *arg) {
 static const struct http_stream api_exec_raw_ops = {.read = api_exec_raw_read,
                                                     .done = api_exec_raw_done};
 
+/* What may go before the client has taken it. */
 static int api_exec_raw_freeze(struct api_exec_raw *r) {
     if (r->x->state == EXEC_DONE)
         return 0;
-    size_t len = (size_t)(r->end - r->at);
-    r->copy = malloc(len + 1);
-    if (r->copy == NULL || api_exec_raw_read_at(r, r->at, r->copy, len) < 0)
-        return -1;
-    r->at = 0;
-    r->end = len;
-    return 0;
+    r->copy_at = r->at > r->head ? r->at : r->head;
+    if (r->end <= r->copy_at || r->end - r->copy_at > API_EXEC_RAW_COPY)
+        return 0;
+    size_t len = (size_t)(r->end - r->copy_at);
+    r->copy = malloc(len);
+    return r->copy == NULL ? -1 : api_exec_raw_read_at(r, r->copy_at, r->copy, len);
 }
 
 static void api_exec_raw_send(struct http_req *req, struct exec *x, struct spool *s) {

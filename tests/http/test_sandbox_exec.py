@@ -516,3 +516,36 @@ def _(pair):
         check.equal(answer["steps"][0]["usage"]["stragglers_killed"], 1, "stragglers_killed")
         time.sleep(0.1)
         check.equal(box.text("cat /proc/[0-9]*/comm | grep -c sleep || true"), "0\n", "sleepers")
+
+
+@test("what is kept can be fetched while the program runs, also when that is much", deadline=30)
+def _(pair):
+    for cap, size in ((4 * MIB, 6 * MIB), (MIB, 6 * MIB), (8 * MIB, 3 * MIB)):
+        with Box.make(pair.client) as box:
+            ex = box.start(
+                argv=["python3", "-c", "import sys\nfor i in range(%d): print('%%015d' %% i)\n"
+                      "sys.stdout.flush(); print('full', file=sys.stderr, flush=True)\n"
+                      "sys.stdin.read()" % (size // 16)],
+                stdin_open=True, limits={"output_bytes": cap})
+            box.wait_output(ex, b"full", kind="stderr")
+            path, kept = box.at(ex) + "/stdout", min(cap, size)
+            whole = b"".join(b"%015d\n" % i for i in range(size // 16))
+            whole = whole[:kept // 2] + whole[size - (kept - kept // 2):]
+
+            def length():
+                answer = status(pair.client.get(path, headers={"Range": "bytes=0-0"}), 206)
+                return answer.headers["x-pinfold-bytes"] == str(size)
+
+            check.eventually(length, 5, "all of it is there")
+            check.true(status(pair.client.get(path), 200).body == whole, "other bytes: %d", cap)
+            one = pair.client.connection()
+            one.request("GET", path, None, pair.client.headers(
+                {"Range": "bytes=%d-" % (kept // 2 - 100)}))
+            got = one.getresponse()
+            check.equal(got.status, 206, "status")
+            first = got.read(50)
+            box.stdin(ex, b"", close=True)
+            check.ok(box.wait_done(ex))
+            check.true(first + got.read() == whole[kept // 2 - 100:], "other bytes at the end")
+            one.close()
+            check.true(status(pair.client.get(path), 200).body == whole, "other bytes: done")
