@@ -71,7 +71,8 @@ struct sandbox {
     } parts[SANDBOX_PARTS];
     struct loop_timer life;     /* ttl and idle */
     struct loop_timer watchdog; /* waiting for a slot, for the shard, for an answer */
-    int dir;                    /* -1 = not opened yet */
+    int dir;                    /* -1 = not open */
+    bool stored;                /* its directory is there */
 
     enum sandbox_end why;     /* GONE */
     char detail[160];         /* of `why`, "" = none */

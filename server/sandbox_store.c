@@ -30,6 +30,7 @@ int sandbox_store_open(struct sandbox *sb, struct err *err) {
     sandbox_store_path(sb, path);
     if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_sys(err, "making %s", path);
+    sb->stored = true;
     sb->dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return sb->dir < 0 ? err_sys(err, "opening %s", path) : 0;
 }
@@ -81,6 +82,7 @@ static bool sandbox_store_first(struct sandbox *sb, const json_t *root) {
     sandbox_store_path(sb, path);
     if (sb->dir >= 0 || sb->state != SANDBOX_OPENING || !sandbox_spare_take(&sb->all->spare, path))
         return false;
+    sb->stored = true;
     sb->dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     fd_cleanup int fd = openat(sb->dir, SANDBOX_STORE_FILE, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     char *text = fd >= 0 ? json_dumps(root, JSON_COMPACT) : NULL;

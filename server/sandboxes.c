@@ -25,6 +25,7 @@ void sandboxes_init(struct sandboxes *s, struct loop *loop, struct log *log, str
     s->options.queue_count = SANDBOXES_QUEUE_DEFAULT;
     s->options.live_max = SIZE_MAX;
     s->answer_ms = SANDBOX_ANSWER_MS;
+    s->gone_ms = SANDBOXES_GONE_MS;
 }
 
 void sandboxes_done(struct sandboxes *s) {
@@ -73,24 +74,17 @@ struct sandbox *sandboxes_find(const struct sandboxes *s, const char *id) {
     return NULL;
 }
 
-/* By age: those that are read at start come in any order. */
 static void sandboxes_insert(struct sandboxes *s, struct sandbox *sb) {
     struct sandbox **bucket = &s->buckets[sandboxes_hash(sb->id)];
-    struct sandbox *older = s->newest;
     sb->hash_next = *bucket;
     *bucket = sb;
-    while (older != NULL && older->created_ms > sb->created_ms)
-        older = older->older;
-    sb->older = older;
-    sb->newer = older != NULL ? older->newer : s->oldest;
-    if (sb->newer != NULL)
-        sb->newer->older = sb;
-    else
-        s->newest = sb;
-    if (older != NULL)
-        older->newer = sb;
+    sb->older = s->newest;
+    sb->newer = NULL;
+    if (sb->older != NULL)
+        sb->older->newer = sb;
     else
         s->oldest = sb;
+    s->newest = sb;
     s->states[sb->state]++;
 }
 
@@ -132,7 +126,7 @@ void sandboxes_forget(struct sandboxes *s, struct sandbox *sb) {
     loop_timer_stop(s->loop, &sb->life);
     if (!sb->closing)
         loop_timer_stop(s->loop, &sb->watchdog);
-    if (sb->dir >= 0)
+    if (sb->stored)
         sandbox_store_remove(s, sb->id, true);
     if (!sb->closing) {
         sandbox_free(sb);
@@ -165,7 +159,7 @@ static void sandboxes_forget_old(void *arg) {
     uint64_t now = clock_real_ms();
     while (s->gone_oldest != NULL) {
         struct sandbox *sb = s->gone_oldest;
-        if (s->gone_count <= SANDBOXES_GONE_MAX && sb->gone_ms + SANDBOXES_GONE_MS > now)
+        if (s->gone_count <= SANDBOXES_GONE_MAX && sb->gone_ms + s->gone_ms > now)
             break;
         s->gone_oldest = sb->gone_next;
         if (s->gone_oldest == NULL)
@@ -175,7 +169,7 @@ static void sandboxes_forget_old(void *arg) {
     }
     if (s->gone_oldest == NULL)
         return;
-    uint64_t due = s->gone_oldest->gone_ms + SANDBOXES_GONE_MS;
+    uint64_t due = s->gone_oldest->gone_ms + s->gone_ms;
     uint64_t left = due > now ? due - now : 0;
     loop_timer_at(s->loop, &s->forget, clock_mono_ns() + left * CLOCK_NS_PER_MS + CLOCK_NS_PER_S,
                   sandboxes_forget_old, s, NULL);
@@ -395,7 +389,35 @@ bool sandboxes_unsettled(const struct sandboxes *s, const char *owner) {
 
 /* Start. */
 
-static void sandboxes_load(struct sandboxes *s, const char *id) {
+struct sandboxes_found {
+    struct sandbox **items;
+    size_t count, room;
+};
+
+static int sandboxes_by_age(const void *a, const void *b) {
+    const struct sandbox *const *x = a, *const *y = b;
+    return ((*x)->created_ms > (*y)->created_ms) - ((*x)->created_ms < (*y)->created_ms);
+}
+
+static int sandboxes_by_end(const void *a, const void *b) {
+    const struct sandbox *const *x = a, *const *y = b;
+    return ((*x)->gone_ms > (*y)->gone_ms) - ((*x)->gone_ms < (*y)->gone_ms);
+}
+
+static int sandboxes_grow(struct sandboxes_found *f, struct err *err) {
+    if (f->count < f->room)
+        return 0;
+    size_t room = f->room > 0 ? 2 * f->room : 256;
+    struct sandbox **items = realloc(f->items, room * sizeof(struct sandbox *));
+    if (items == NULL)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "reading " SANDBOXES_DIR ": out of memory");
+    f->items = items;
+    f->room = room;
+    return 0;
+}
+
+/* `f` has room for one more. */
+static void sandboxes_read(struct sandboxes *s, struct sandboxes_found *f, const char *id) {
     struct err err;
     err_clear(&err);
     struct sandbox *sb = id_is(id, "sb_") ? sandbox_store_read(s, id, &err) : NULL;
@@ -405,17 +427,49 @@ static void sandboxes_load(struct sandboxes *s, const char *id) {
         sandbox_store_remove(s, id, true);
         return;
     }
-    sandboxes_insert(s, sb);
     if (sb->state == SANDBOX_GONE) {
         fd_close(&sb->dir);
         sandbox_spec_done(&sb->spec);
-        sandboxes_bury(s, sb);
-        return;
     }
-    sandbox_life_detach(sb);
-    sandbox_life_arm(sb);
-    if (s->options.loaded != NULL)
-        s->options.loaded(s->options.arg, sb);
+    f->items[f->count++] = sb;
+}
+
+static void sandboxes_load(struct sandboxes *s, struct sandboxes_found *f) {
+    size_t gone = 0;
+    if (f->count == 0)
+        return;
+    qsort(f->items, f->count, sizeof(*f->items), sandboxes_by_age);
+    for (size_t i = 0; i < f->count; i++) {
+        struct sandbox *sb = f->items[i];
+        sandboxes_insert(s, sb);
+        if (sb->state == SANDBOX_GONE) {
+            f->items[gone++] = sb;
+            continue;
+        }
+        sandbox_life_detach(sb);
+        sandbox_life_arm(sb);
+        if (s->options.loaded != NULL)
+            s->options.loaded(s->options.arg, sb);
+    }
+    qsort(f->items, gone, sizeof(*f->items), sandboxes_by_end);
+    for (size_t i = 0; i < gone; i++)
+        sandboxes_bury(s, f->items[i]);
+}
+
+static int sandboxes_read_all(struct sandboxes *s, DIR *dir, struct err *err) {
+    struct sandboxes_found found = {0};
+    const struct dirent *e;
+    int rc = 0;
+    while (rc == 0 && (e = readdir(dir)) != NULL) {
+        if (e->d_name[0] == '.')
+            continue;
+        rc = sandboxes_grow(&found, err);
+        if (rc == 0)
+            sandboxes_read(s, &found, e->d_name);
+    }
+    sandboxes_load(s, &found);
+    free(found.items);
+    return rc;
 }
 
 int sandboxes_start(struct sandboxes *s, const struct sandboxes_options *options, struct err *err) {
@@ -425,11 +479,10 @@ int sandboxes_start(struct sandboxes *s, const struct sandboxes_options *options
     DIR *dir = opendir(SANDBOXES_DIR);
     if (dir == NULL)
         return err_sys(err, "reading " SANDBOXES_DIR);
-    const struct dirent *e;
-    while ((e = readdir(dir)) != NULL)
-        if (e->d_name[0] != '.')
-            sandboxes_load(s, e->d_name);
+    int rc = sandboxes_read_all(s, dir, err);
     closedir(dir);
+    if (rc < 0)
+        return -1;
     struct log_line line;
     log_begin(&line, s->log, LOG_INFO, "sandboxes_read");
     log_u64(&line, "there", s->states[SANDBOX_READY]);

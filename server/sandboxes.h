@@ -71,6 +71,7 @@ struct sandboxes {
     struct work *work;
     struct sandboxes_options options;
     uint64_t answer_ms; /* SANDBOX_ANSWER_MS, but for tests */
+    uint64_t gone_ms;   /* SANDBOXES_GONE_MS, but for tests */
     struct sandbox *buckets[SANDBOXES_BUCKETS];
     struct sandbox *newest, *oldest;           /* all, by age */
     struct sandbox *gone_oldest, *gone_newest; /* in the order in which they went */

@@ -27,6 +27,7 @@ struct side {
     struct sandboxes sandboxes;
     struct work *work;
     struct part part; /* lives as long as the sandbox */
+    uint64_t gone_ms; /* 0 = the default */
 };
 
 static inline void room(void *arg) {
@@ -77,6 +78,8 @@ static inline void begin(struct side *t, struct part *part) {
     t->work = work_new(t->fake.loop, 1, &err);
     assert_non_null(t->work);
     sandboxes_init(&t->sandboxes, t->fake.loop, &t->log, &t->links, &t->metrics, t->work);
+    if (t->gone_ms > 0)
+        t->sandboxes.gone_ms = t->gone_ms;
     unit_works(sandboxes_start(&t->sandboxes, &options, &err), err);
     links_start(&t->links, t->fake.loop, &t->log, &watch);
 }

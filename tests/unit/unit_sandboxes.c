@@ -357,6 +357,68 @@ static void test_spare_directories(void **state) {
     assert_int_equal(entries(SANDBOXES_DIR), 2);
 }
 
+/* One that was deleted: its id. */
+static void make_gone(struct side *s, char id[SANDBOX_ID_SIZE]) {
+    uint64_t jail;
+    struct sandbox *sb = make(s, &jail);
+    memcpy(id, sandbox_id(sb), SANDBOX_ID_SIZE);
+    sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
+    fake_expect(&s->fake, WIRE_CLOSE);
+    fake_send_closed(&s->fake, jail);
+}
+
+static void forgets_all(struct side *s) {
+    uint64_t before = clock_mono_ms();
+    while (entries(SANDBOXES_DIR) > 0 && clock_mono_ms() - before < 5000)
+        fake_turn(&s->fake);
+    assert_int_equal(entries(SANDBOXES_DIR), 0);
+    assert_null(s->sandboxes.oldest);
+}
+
+static void test_forgotten_leave_nothing(void **state) {
+    struct side *s = *state;
+    char id[SANDBOX_ID_SIZE];
+    s->sandboxes.gone_ms = 1;
+    make_gone(s, id);
+    forgets_all(s);
+}
+
+static void test_forgotten_after_a_start_leave_nothing(void **state) {
+    struct side *s = *state;
+    char id[3][SANDBOX_ID_SIZE];
+    for (size_t i = 0; i < 3; i++)
+        make_gone(s, id[i]);
+    s->gone_ms = 1;
+    restart(s, NULL);
+    forgets_all(s);
+}
+
+/* By age, and in the order in which they went, however the directory lists them. */
+static void test_order_after_a_start(void **state) {
+    struct side *s = *state;
+    uint64_t jail[3];
+    struct sandbox *sb[3];
+    for (size_t i = 0; i < 3; i++) {
+        sb[i] = make(s, &jail[i]);
+        fake_turn(&s->fake); /* milliseconds */
+    }
+    for (size_t i = 3; i-- > 0;) {
+        sandbox_life_end(sb[i], SANDBOX_END_DELETED, NULL);
+        fake_turn(&s->fake);
+    }
+    char id[3][SANDBOX_ID_SIZE];
+    for (size_t i = 0; i < 3; i++)
+        memcpy(id[i], sandbox_id(sb[i]), sizeof(id[i]));
+    restart(s, NULL);
+    const struct sandbox *x = s->sandboxes.newest;
+    for (size_t i = 3; i-- > 0; x = sandbox_older(x))
+        assert_string_equal(sandbox_id(x), id[i]);
+    assert_null(x);
+    assert_int_equal(s->sandboxes.gone_count, 3);
+    assert_string_equal(sandbox_id(s->sandboxes.gone_oldest), id[2]);
+    assert_string_equal(sandbox_id(s->sandboxes.gone_newest), id[0]);
+}
+
 int main(void) {
 #define WITH_SHARD(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -375,6 +437,10 @@ int main(void) {
         WITH_SHARD(test_runner_kept_nothing),
         WITH_SHARD(test_idle_and_ttl),
         WITH_SHARD(test_spare_directories),
+        WITH_SHARD(test_forgotten_leave_nothing),
+        cmocka_unit_test_setup_teardown(test_forgotten_after_a_start_leave_nothing, setup_large,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_order_after_a_start, setup_large, teardown),
     };
     return cmocka_run_group_tests_name("sandboxes", tests, NULL, NULL);
 }
