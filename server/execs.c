@@ -128,7 +128,7 @@ static void execs_evict(struct execs *set) {
         kept++;
         bytes += execs_size(x);
         if ((kept > EXECS_KEEP || (bytes > EXECS_KEEP_BYTES && kept > 1)) && x->pins == 0)
-            execs_forget(x, false);
+            execs_forget(x, true);
     }
 }
 
@@ -323,16 +323,33 @@ static void execs_load_running(struct exec *x) {
     x->set->running++;
 }
 
+static bool execs_lacks(const struct execs *set, const struct spool *s) {
+    return spool_has_file(s) && faccessat(set->dir, s->name, F_OK, AT_SYMLINK_NOFOLLOW) < 0 &&
+           errno == ENOENT;
+}
+
+/* One whose files are gone was forgotten, and the record of that was not written (a full disk). */
+static void execs_load_done(struct exec *x) {
+    struct execs *set = x->set;
+    if (execs_lacks(set, &x->out[SPOOL_STDOUT].spool) ||
+        execs_lacks(set, &x->out[SPOOL_STDERR].spool) || execs_lacks(set, &x->events.file))
+        execs_forget(x, false);
+    else
+        set->bytes += execs_size(x);
+}
+
 static int execs_load(struct execs *set, struct err *err) {
     if (!spool_log_exists(&set->log))
         return 0;
     if (spool_log_load(&set->log, execs_replay, set, err) < 0)
         return -1;
-    for (struct exec *x = set->newest; x != NULL; x = x->older) {
+    struct exec *older;
+    for (struct exec *x = set->newest; x != NULL; x = older) {
+        older = x->older;
         if (x->state == EXEC_RUNNING)
             execs_load_running(x);
         else
-            set->bytes += execs_size(x);
+            execs_load_done(x);
     }
     execs_tidy(set);
     return 0;
