@@ -8,6 +8,9 @@
 #include "fd.h"
 
 #define SYNC_APPLY_PIECE ((size_t)64 * 1024)
+/* Sent per turn of the loop, and what a record counts beside its contents: 64 entries. */
+#define SYNC_APPLY_TURN ((size_t)1024 * 1024)
+#define SYNC_APPLY_RECORD ((size_t)16 * 1024)
 
 struct sync_apply {
     struct sync_apply_task task;
@@ -16,6 +19,7 @@ struct sync_apply {
     const struct sync_node *node; /* whose contents are being sent */
     int fd;
     uint64_t left;
+    struct loop_defer later;
     bool failed; /* a blob could not be read: nothing is to be applied */
     char piece[SYNC_APPLY_PIECE];
 };
@@ -85,28 +89,36 @@ static int sync_apply_entry(struct sync_apply *a, const struct sync_node *n) {
     return fileop_run_put(a->run, &rec, want->path, target, NULL);
 }
 
+/* The next record: as fileop_run_put(); -1 also when that was all. */
+static int sync_apply_record(struct sync_apply *a) {
+    size_t len;
+    if (a->node != NULL)
+        return sync_apply_contents(a);
+    const struct sync_node *n = sync_apply_next(a->task.plan, &a->asked);
+    if (n == NULL) {
+        fileop_run_finish(a->run);
+        return -1;
+    }
+    if (n->todo != SYNC_DROP)
+        return sync_apply_entry(a, n);
+    const char *path = sync_node_path(n, &len);
+    struct fileop_record rec = {.type = FILEOP_REMOVE, .path_len = (uint32_t)len};
+    return fileop_run_put(a->run, &rec, path, "", NULL);
+}
+
+/* Whoever reads the pipe may be as fast as this: then others have their turn in between. */
 static void sync_apply_write(void *arg) {
     struct sync_apply *a = arg;
-    int rc = 1;
-    while (rc > 0 && !a->failed) {
-        size_t len;
-        if (a->node != NULL) {
-            rc = sync_apply_contents(a);
-            continue;
-        }
-        const struct sync_node *n = sync_apply_next(a->task.plan, &a->asked);
-        if (n == NULL) {
-            fileop_run_finish(a->run);
-            return;
-        }
-        if (n->todo != SYNC_DROP) {
-            rc = sync_apply_entry(a, n);
-            continue;
-        }
-        const char *path = sync_node_path(n, &len);
-        struct fileop_record rec = {.type = FILEOP_REMOVE, .path_len = (uint32_t)len};
-        rc = fileop_run_put(a->run, &rec, path, "", NULL);
+    size_t spent = 0;
+    int rc = a->failed ? -1 : 1;
+    loop_defer_stop(a->task.loop, &a->later);
+    while (rc > 0 && spent < SYNC_APPLY_TURN) {
+        uint64_t left = a->left;
+        rc = sync_apply_record(a);
+        spent += SYNC_APPLY_RECORD + (a->left < left ? (size_t)(left - a->left) : 0);
     }
+    if (rc > 0)
+        loop_defer(a->task.loop, &a->later, sync_apply_write, a);
 }
 
 /* What was made, in the order of the records. A stamp that does not come is only one that is not
@@ -139,6 +151,7 @@ static void sync_apply_done(void *arg, const struct fileop_result *result) {
     if (a->failed)
         fileop_status_set(&own, FILEOP_CHANGED, 0, task.root);
     fd_close(&a->fd);
+    loop_defer_stop(task.loop, &a->later);
     free(a);
     task.done(task.arg, &own);
 }

@@ -6,12 +6,14 @@
 #include "blobs.h"
 #include "err.h"
 #include "fileop_run.h"
+#include "loop.h"
 #include "sandbox.h"
 #include "sync_plan.h"
 
 struct sync_apply;
 
 struct sync_apply_task {
+    struct loop *loop;
     struct sandbox *sandbox;
     const char *root;
     struct sync_plan *plan; /* borrowed until done(); nodes get the stamps of what was made */

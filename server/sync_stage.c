@@ -68,7 +68,8 @@ static void sync_applied(void *arg, const struct fileop_result *result) {
 }
 
 static void sync_carry_out(struct sync_op *op) {
-    struct sync_apply_task task = {.sandbox = op->part->sandbox,
+    struct sync_apply_task task = {.loop = sandbox_loop(op->part->sandbox),
+                                   .sandbox = op->part->sandbox,
                                    .root = op->path,
                                    .plan = &op->plan,
                                    .blobs = op->blobs,

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <unistd.h>
 
 #include "fake_fileop.h"
@@ -10,6 +11,7 @@
 
 struct scene {
     char path[64];
+    struct loop *loop;
     struct blobs *blobs;
     struct sync_index index;
     struct sync_tree tree;
@@ -32,6 +34,8 @@ static int open_scene(void **state) {
     assert_non_null(s);
     snprintf(s->path, sizeof(s->path), "/tmp/unit-sync-apply-XXXXXX");
     assert_non_null(mkdtemp(s->path));
+    s->loop = loop_new(&e);
+    assert_non_null(s->loop);
     int dir = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     s->blobs = blobs_open(dir, &usual, &e);
     assert_non_null(s->blobs);
@@ -54,6 +58,7 @@ static int close_scene(void **state) {
     sync_request_done(&s->want);
     sync_index_done(&s->index);
     blobs_close(s->blobs);
+    loop_free(s->loop);
     nftw(s->path, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     free(s);
     return 0;
@@ -67,7 +72,7 @@ static void put(struct scene *s, const char *text) {
     unit_works(blobs_put_finish(p, NULL, NULL, NULL, &e), e);
 }
 
-static void start(struct scene *s, const char *tree, const char *want) {
+static void begin(struct scene *s, const char *tree, const char *want, unsigned room) {
     struct err e;
     sync_index_init(&s->index);
     sync_trees_read(&s->tree, tree);
@@ -75,14 +80,19 @@ static void start(struct scene *s, const char *tree, const char *want) {
     unit_works(sync_plan_join(&s->plan, &s->index, &s->tree, &s->want, &e), e);
     sync_plan_sync(&s->plan, true);
     sync_plan_settle_sync(&s->plan);
-    struct sync_apply_task task = {.root = "/workspace",
+    struct sync_apply_task task = {.loop = s->loop,
+                                   .root = "/workspace",
                                    .plan = &s->plan,
                                    .blobs = s->blobs,
                                    .user = "ann",
                                    .done = scene_done,
                                    .arg = s};
-    fake_run.room = 1;
+    fake_run.room = room;
     assert_non_null(sync_apply_start(&task, &e));
+}
+
+static void start(struct scene *s, const char *tree, const char *want) {
+    begin(s, tree, want, 1);
     fake_write(1);
 }
 
@@ -153,6 +163,48 @@ static void test_answers_to_nothing(void **state) {
     assert_false(s->plan.nodes[0].stamped);
 }
 
+static unsigned records_sent(void) {
+    unsigned n = 0;
+    for (size_t i = 0; i < fake_run.sent.len; i++)
+        n += fake_run.sent.data[i] == '\n';
+    return n - 1; /* the first line is the command */
+}
+
+/* As many directories, for a reader who takes all that comes. */
+static void begin_directories(struct scene *s, unsigned count) {
+    char want[8192];
+    size_t len = 0;
+    for (unsigned i = 0; i < count; i++)
+        len +=
+            (size_t)snprintf(want + len, sizeof(want) - len, "%sd 755 d%03u", i > 0 ? "\n" : "", i);
+    begin(s, "", want, UINT_MAX);
+}
+
+static void test_others_have_their_turn_beside_a_fast_reader(void **state) {
+    struct scene *s = *state;
+    struct err e;
+    begin_directories(s, 300);
+    assert_int_equal(records_sent(), 64);
+    for (unsigned turns = 2; !fake_run.finished; turns++) {
+        assert_int_equal(loop_once(s->loop, 0, &e), 0);
+        assert_int_equal(records_sent(), turns * 64 < 300 ? turns * 64 : 300);
+    }
+    assert_int_equal(records_sent(), 300);
+    assert_int_equal(loop_once(s->loop, 0, &e), 0);
+    fake_done(FILEOP_OK);
+    assert_true(s->done);
+}
+
+static void test_an_end_between_two_turns_is_the_end(void **state) {
+    struct scene *s = *state;
+    struct err e;
+    begin_directories(s, 100);
+    assert_false(fake_run.finished);
+    fake_done(FILEOP_IO);
+    assert_true(s->done);
+    assert_int_equal(loop_once(s->loop, 0, &e), 0);
+}
+
 int main(void) {
 #define T(fn) cmocka_unit_test_setup_teardown(fn, open_scene, close_scene)
     const struct CMUnitTest tests[] = {
@@ -160,6 +212,8 @@ int main(void) {
         T(test_only_a_mode),
         T(test_contents_that_are_not_there_apply_nothing),
         T(test_answers_to_nothing),
+        T(test_others_have_their_turn_beside_a_fast_reader),
+        T(test_an_end_between_two_turns_is_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
