@@ -91,17 +91,19 @@ static struct sandbox_task *sandbox_find_task(const struct sandbox *sb, uint32_t
     return t;
 }
 
-/* The next block of numbers is on disk before one of them is used. */
-static int sandbox_take_number(struct sandbox *sb, struct err *err) {
-    if (sb->next_number < sb->number_floor)
-        return 0;
-    if (sb->number_floor > UINT32_MAX - SANDBOX_NUMBERS)
+int sandbox_reserve_numbers(struct sandbox *sb, struct err *err) {
+    uint32_t before = sb->number_floor;
+    if (sb->next_number > UINT32_MAX - 2 * SANDBOX_NUMBERS)
         return err_set(err, ERR_LIMIT, 0, "the sandbox has run as many commands as it can");
-    sb->number_floor += SANDBOX_NUMBERS;
+    sb->number_floor = sb->next_number + SANDBOX_NUMBERS;
     if (sandbox_store_write(sb, err) == 0)
         return 0;
-    sb->number_floor -= SANDBOX_NUMBERS;
+    sb->number_floor = before;
     return -1;
+}
+
+static int sandbox_take_number(struct sandbox *sb, struct err *err) {
+    return sb->next_number < sb->number_floor ? 0 : sandbox_reserve_numbers(sb, err);
 }
 
 static int sandbox_may_start(const struct sandbox *sb, const struct sandbox_task *t,

@@ -97,6 +97,8 @@ void sandbox_lose_tasks(struct sandbox *sb, enum cause cause);
 void sandbox_take_kept(struct sandbox *sb);
 void sandbox_ended(struct sandbox *sb, const struct wire_end *end);
 void sandbox_started(struct sandbox *sb, uint32_t number, int master);
+/* The next block of numbers is on disk before one of them is used. -1: none may be. */
+int sandbox_reserve_numbers(struct sandbox *sb, struct err *err);
 /* Is anything going on that keeps it from being idle? */
 bool sandbox_busy(const struct sandbox *sb);
 

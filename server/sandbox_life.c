@@ -174,7 +174,7 @@ static void sandbox_life_adopted(struct sandbox *sb, const struct wire_done *don
     sandbox_touch(sb);
     sandbox_life_arm(sb);
     sandbox_take_kept(sb);
-    if (sb->state != SANDBOX_GONE && sandbox_store_write(sb, &err) < 0)
+    if (sb->state != SANDBOX_GONE && sandbox_reserve_numbers(sb, &err) < 0)
         log_err(sb->all->log, LOG_ERROR, "sandbox_not_written", &err);
 }
 

@@ -195,7 +195,7 @@ static const char *sandbox_store_decode(const json_t *root, struct sandbox *sb) 
         (bad = sandbox_store_number(root, "epoch", big, &sb->epoch)) != NULL)
         return bad;
     sb->next_number = (uint32_t)floor;
-    sb->number_floor = (uint32_t)floor + SANDBOX_NUMBERS;
+    sb->number_floor = (uint32_t)floor; /* none is reserved yet */
     sb->state = SANDBOX_READY;
     return sandbox_store_gone(json_object_get(root, "gone"), sb);
 }

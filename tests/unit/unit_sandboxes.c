@@ -419,6 +419,40 @@ static void test_order_after_a_start(void **state) {
     assert_string_equal(sandbox_id(s->sandboxes.gone_newest), id[0]);
 }
 
+/* A server that starts: the sandbox is adopted, and nothing of it was kept. */
+static struct sandbox *adopted(struct side *s, const char *id) {
+    restart(s, NULL);
+    fake_send_kept(&s->fake, WIRE_KEPT, id);
+    fake_send_ready(&s->fake);
+    fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_ADOPT), 0);
+    struct sandbox *sb = sandboxes_find(&s->sandboxes, id);
+    assert_int_equal(sandbox_state(sb), SANDBOX_READY);
+    return sb;
+}
+
+/* Numbers that are not reserved on disk are not used: the next server would use them again. */
+static void test_no_numbers_without_a_disk(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    char id[SANDBOX_ID_SIZE], in_the_way[128];
+    struct task first, a, b;
+    struct err err = {0};
+    struct sandbox *sb = make(s, &jail);
+    memcpy(id, sandbox_id(sb), sizeof(id));
+    run(s, sb, &first);
+    snprintf(in_the_way, sizeof(in_the_way), SANDBOXES_DIR "/%s/.sandbox.json.new", id);
+    assert_int_equal(mkdir(in_the_way, 0700), 0);
+    sb = adopted(s, id);
+    assert_int_equal(sandbox_number(sb), 0);
+    unit_fails(start(sb, &a, true, &err), err, ERR_SYSTEM);
+    assert_true(fake_quiet(&s->fake));
+    assert_int_equal(rmdir(in_the_way), 0);
+    run(s, sb, &a);
+    assert_true(a.task.number > first.task.number);
+    run(s, adopted(s, id), &b);
+    assert_true(b.task.number > a.task.number);
+}
+
 int main(void) {
 #define WITH_SHARD(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -435,6 +469,7 @@ int main(void) {
         WITH_SHARD(test_adopts_all_that_was_kept),
         WITH_SHARD(test_more_was_kept_than_can_be),
         WITH_SHARD(test_runner_kept_nothing),
+        WITH_SHARD(test_no_numbers_without_a_disk),
         WITH_SHARD(test_idle_and_ttl),
         WITH_SHARD(test_spare_directories),
         WITH_SHARD(test_forgotten_leave_nothing),
