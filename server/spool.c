@@ -191,16 +191,22 @@ int spool_put(struct spool *s, const void *data, size_t len, struct err *err) {
     const char *from = data;
     if (spool_open(s, err) < 0)
         return -1;
+    uint64_t at = s->total;
     while (len > 0) {
-        ssize_t n = pwrite(s->fd, from, len, (off_t)s->total);
+        ssize_t n = pwrite(s->fd, from, len, (off_t)at);
         if (n < 0 && errno == EINTR)
             continue;
-        if (n <= 0)
+        if (n <= 0) {
+            int code = n < 0 ? errno : ENOSPC;
+            (void)!ftruncate(s->fd, (off_t)s->total);
+            errno = code;
             return err_sys(err, "writing to the spool %s", s->name);
-        s->total += (uint64_t)n;
+        }
+        at += (uint64_t)n;
         from += n;
         len -= (size_t)n;
     }
+    s->total = at;
     spool_bound(s);
     return 0;
 }

@@ -60,7 +60,7 @@ ssize_t spool_take_terminal(struct spool *s, int terminal, struct err *err);
 /* After spool_load() of such a file: how much of it is the stream, if that does not end in zeros.
  */
 uint64_t spool_terminal_end(struct spool *s);
-/* Appends from memory. */
+/* Appends from memory: all of it, or, on failure, nothing. */
 int spool_put(struct spool *s, const void *data, size_t len, struct err *err);
 /* Nothing more will come: gives back everything that need not be kept. */
 void spool_finish(struct spool *s);

@@ -95,14 +95,23 @@ uint64_t spool_events_find(const struct spool_events *e, uint64_t index) {
     return index < e->count ? index : UINT64_MAX;
 }
 
+static bool spool_events_is_one(const struct spool_event *r) {
+    return r->stream < SPOOL_STREAMS && r->len > 0 && r->end[r->stream] >= r->len;
+}
+
 int spool_events_get(struct spool_events *e, uint64_t index, struct spool_event *out,
                      struct err *err) {
     uint64_t written = e->count - e->wait_count;
-    if (index < written)
-        return spool_read(&e->file, index * SPOOL_EVENTS_SIZE, out, SPOOL_EVENTS_SIZE, err);
+    struct spool_event r;
     if (index >= e->count)
         return err_set(err, ERR_STATE, 0, "there is no such event");
-    *out = e->wait[index - written];
+    if (index >= written)
+        r = e->wait[index - written];
+    else if (spool_read(&e->file, index * SPOOL_EVENTS_SIZE, &r, SPOOL_EVENTS_SIZE, err) < 0)
+        return -1;
+    if (!spool_events_is_one(&r))
+        return err_set(err, ERR_STATE, 0, "the record of an event is not sound");
+    *out = r;
     return 0;
 }
 
@@ -110,8 +119,8 @@ int spool_events_get(struct spool_events *e, uint64_t index, struct spool_event 
 
 static bool spool_events_follows(const struct spool_event *r, const struct spool_event *before,
                                  const uint64_t total[SPOOL_STREAMS]) {
-    if (r->stream >= SPOOL_STREAMS || r->len == 0 || r->end[SPOOL_STDOUT] > total[SPOOL_STDOUT] ||
-        r->end[SPOOL_STDERR] > total[SPOOL_STDERR] || r->end[r->stream] < r->len)
+    if (!spool_events_is_one(r) || r->end[SPOOL_STDOUT] > total[SPOOL_STDOUT] ||
+        r->end[SPOOL_STDERR] > total[SPOOL_STDERR])
         return false;
     if (before == NULL)
         return true;

@@ -54,6 +54,7 @@ int spool_events_finish(struct spool_events *e, struct err *err);
 /* The first record from `index` on that is still there: its index, or UINT64_MAX when there is
  * none. */
 uint64_t spool_events_find(const struct spool_events *e, uint64_t index);
+/* A record that is not sound (the disk is broken) is ERR_STATE. */
 int spool_events_get(struct spool_events *e, uint64_t index, struct spool_event *out,
                      struct err *err);
 

@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -269,6 +271,37 @@ static void test_what_is_lent_is_open_and_opens_nothing(void **state) {
     assert_int_equal(faccessat(p->dir, "s", F_OK, 0), 0);
 }
 
+/* A disk that is full behind `bytes` of a file. */
+static void room(rlim_t bytes) {
+    struct rlimit limit;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void test_what_does_not_fit_is_taken_back(void **state) {
+    struct place *p = *state;
+    struct spool s;
+    struct err err = {0};
+    struct stat st;
+    char data[300] = {0};
+    spool_init(&s, &p->dir, 4000);
+    unit_works(spool_create(&s, "s", &err), err);
+    put(&s, 100);
+    room(250);
+    int rc = spool_put(&s, data, sizeof(data), &err);
+    room(RLIM_INFINITY);
+    assert_int_equal(rc, -1);
+    assert_int_equal(err.code, EFBIG);
+    assert_int_equal(s.total, 100);
+    assert_int_equal(fstat(s.fd, &st), 0);
+    assert_int_equal(st.st_size, 100);
+    put(&s, 300);
+    expect(&s, 0, 400);
+    spool_done(&s);
+}
+
 static void test_the_probe_finds_a_file_system_that_can(void **state) {
     struct place *p = *state;
     struct err err = {0};
@@ -288,6 +321,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_a_part_of_another_file_is_read, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_lent_is_open_and_opens_nothing, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(test_what_does_not_fit_is_taken_back, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_probe_finds_a_file_system_that_can, setup,
                                         teardown),
     };

@@ -1,9 +1,11 @@
 #include "spool_events.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -195,6 +197,58 @@ static void test_few_records_lie_in_another_file(void **state) {
     close(fd);
 }
 
+/* A disk that is full behind `bytes` of a file. */
+static void room(rlim_t bytes) {
+    struct rlimit limit;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    limit.rlim_cur = bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+static void test_a_full_disk_leaves_whole_records(void **state) {
+    struct place *p = *state;
+    struct spool_events e;
+    struct err err = {0};
+    spool_events_init(&e, &p->dir);
+    for (uint32_t i = 0; i < 10; i++)
+        add(&e, i % 2 ? SPOOL_STDERR : SPOOL_STDOUT, i + 1);
+    room(3 * RECORD + 7);
+    int rc = spool_events_seal(&e, "ev", &err);
+    room(RLIM_INFINITY);
+    assert_int_equal(rc, -1);
+    assert_int_equal(e.count, 10);
+    unit_works(spool_events_finish(&e, &err), err);
+    for (uint32_t i = 0; i < 10; i++) {
+        assert_int_equal(get(&e, i).len, i + 1);
+        assert_int_equal(get(&e, i).stream, i % 2);
+    }
+    spool_events_done(&e);
+}
+
+static void test_a_damaged_record_is_not_given_out(void **state) {
+    struct place *p = *state;
+    struct spool_events e;
+    struct err err = {0};
+    const uint64_t total[SPOOL_STREAMS] = {10, 10};
+    const struct spool_event bad[] = {{.end = {10, 0}, .len = 10, .stream = SPOOL_STREAMS},
+                                      {.end = {10, 0}, .len = 10, .stream = UINT32_MAX},
+                                      {.end = {10, 0}, .len = 11},
+                                      {.end = {10, 0}, .len = 0},
+                                      {.end = {10, 0}, .len = 1, .stream = SPOOL_STDERR}};
+    int fd = openat(p->dir, "ev", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    assert_int_equal(pwrite(fd, bad, sizeof(bad), 0), sizeof(bad));
+    spool_events_init(&e, &p->dir);
+    spool_events_load_part(&e, &fd, 0, UNIT_COUNT(bad), total);
+    for (uint64_t i = 0; i < UNIT_COUNT(bad); i++) {
+        struct spool_event r = {.len = 4711};
+        unit_fails(spool_events_get(&e, i, &r, &err), err, ERR_STATE);
+        assert_int_equal(r.len, 4711);
+    }
+    spool_events_done(&e);
+    close(fd);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_grows_until_seen, setup, teardown),
@@ -205,6 +259,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_many_records_are_bounded_and_the_newest_stay, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_few_records_lie_in_another_file, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_full_disk_leaves_whole_records, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_damaged_record_is_not_given_out, setup, teardown),
     };
     return cmocka_run_group_tests_name("spool_events", tests, NULL, NULL);
 }
