@@ -54,11 +54,45 @@ void sandbox_life_ttl(struct sandbox *sb, uint64_t ttl_ms) {
         log_err(sb->all->log, LOG_ERROR, "sandbox_not_written", &err);
 }
 
+/* Closing. */
+
+static void sandbox_life_closed(void *arg) {
+    struct sandbox *sb = arg;
+    sb->closing = false;
+    loop_timer_stop(sb->all->loop, &sb->watchdog);
+    sandbox_wait_tell(sb, true, NULL);
+    sandboxes_closed(sb->all, sb);
+}
+
+/* The runner does not end it: without a connection it ends whatever nobody comes back for. */
+static void sandbox_life_stuck(void *arg) {
+    struct sandbox *sb = arg;
+    struct link *l = links_find(sb->all->links, sb->shard);
+    struct err err;
+    err_set(&err, ERR_PROTOCOL, ETIMEDOUT, "%s did not end a sandbox in time", sb->shard);
+    if (l != NULL)
+        link_drop(l, &err);
+}
+
+static void sandbox_life_close(struct sandbox *sb, uint64_t patience_ms) {
+    struct link_jail *jail = sb->jail;
+    sb->jail = NULL;
+    if (jail == NULL)
+        return;
+    if (sb->boundary[0] != '\0')
+        link_drop_snapshot(link_of(jail), sb->boundary);
+    sb->closing = true;
+    link_close_then(jail, sandbox_life_closed, sb);
+    loop_timer_at(sb->all->loop, &sb->watchdog, clock_mono_ns() + patience_ms * CLOCK_NS_PER_MS,
+                  sandbox_life_stuck, sb, NULL);
+}
+
 /* Opening. */
 
 void sandbox_life_fail(struct sandbox *sb, const struct api_error *why) {
     struct sandboxes *all = sb->all;
     struct api_error copy = *why;
+    sandbox_life_close(sb, SANDBOX_WORK_MS); /* what may have been made of it */
     sandbox_life_state(sb, SANDBOX_GONE);
     sandboxes_log(all, sb, "sandbox_not_opened", copy.message);
     sandbox_wait_tell(sb, false, &copy);
@@ -196,41 +230,6 @@ static const struct link_jail_ops sandbox_life_ops = {
     .kept_exec = sandbox_life_kept_exec,
 };
 
-/* Closing. */
-
-static void sandbox_life_closed(void *arg) {
-    struct sandbox *sb = arg;
-    sb->closing = false;
-    loop_timer_stop(sb->all->loop, &sb->watchdog);
-    sandbox_wait_tell(sb, true, NULL);
-    sandboxes_closed(sb->all, sb);
-}
-
-/* The runner does not end it: without a connection it ends whatever nobody comes back for. */
-static void sandbox_life_stuck(void *arg) {
-    struct sandbox *sb = arg;
-    struct link *l = links_find(sb->all->links, sb->shard);
-    struct err err;
-    err_set(&err, ERR_PROTOCOL, ETIMEDOUT, "%s did not end a sandbox in time", sb->shard);
-    if (l != NULL)
-        link_drop(l, &err);
-}
-
-static void sandbox_life_close(struct sandbox *sb, uint64_t patience_ms) {
-    struct link_jail *jail = sb->jail;
-    sb->jail = NULL;
-    if (jail == NULL)
-        return;
-    if (sb->boundary[0] != '\0')
-        link_drop_snapshot(link_of(jail), sb->boundary);
-    sb->closing = true;
-    link_close_then(jail, sandbox_life_closed, sb);
-    loop_timer_at(sb->all->loop, &sb->watchdog, clock_mono_ns() + patience_ms * CLOCK_NS_PER_MS,
-                  sandbox_life_stuck, sb, NULL);
-}
-
-/* Asking for it. */
-
 static void sandbox_life_hangs(void *arg) {
     struct sandbox *sb = arg;
     struct api_error why;
@@ -238,7 +237,6 @@ static void sandbox_life_hangs(void *arg) {
         sandbox_life_end(sb, SANDBOX_END_FAILED, "the runner did not give it back in time");
         return;
     }
-    sandbox_life_close(sb, SANDBOX_WORK_MS);
     api_error_set(&why, 504, "timeout", NULL, "The runner did not make the sandbox in time.");
     sandbox_life_fail(sb, &why);
 }
@@ -327,7 +325,6 @@ void sandbox_life_end(struct sandbox *sb, enum sandbox_end why, const char *deta
     if (sb->state == SANDBOX_OPENING) {
         /* Whoever asked for it has left; or it ends before it begins. */
         struct api_error error;
-        sandbox_life_close(sb, SANDBOX_WORK_MS);
         api_error_set(&error, 410, "gone", NULL, "The sandbox was deleted while it was made.");
         sandbox_life_fail(sb, &error);
         return;

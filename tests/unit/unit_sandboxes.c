@@ -102,6 +102,29 @@ static void test_waits_for_a_slot(void **state) {
     assert_int_equal(sandbox_state(sb), SANDBOX_READY);
 }
 
+/* The disk fails when its turn comes: nothing of it stays with the runner. */
+static void test_cannot_be_written_when_its_turn_comes(void **state) {
+    struct side *s = *state;
+    uint64_t jail[2];
+    struct waiter w;
+    struct sandbox *one = make(s, &jail[0]);
+    make(s, &jail[1]);
+    create(s, &w, NULL);
+    sandbox_life_end(one, SANDBOX_END_DELETED, NULL);
+    fake_expect(&s->fake, WIRE_CLOSE);
+    assert_int_equal(rename(SANDBOXES_DIR, "server/away"), 0);
+    fake_send_closed(&s->fake, jail[0]);
+    jail[0] = fake_expect(&s->fake, WIRE_OPEN)->jail;
+    assert_int_equal(rename("server/away", SANDBOXES_DIR), 0);
+    assert_int_equal(w.told, 1);
+    assert_int_equal(w.status, 500);
+    assert_int_equal(fake_expect(&s->fake, WIRE_CLOSE)->jail, jail[0]);
+    fake_send_closed(&s->fake, jail[0]);
+    assert_null(s->sandboxes.forgotten);
+    assert_int_equal(s->sandboxes.queue_count, 0);
+    assert_true(connected(s));
+}
+
 /* Descriptors are bounded, whatever the shards take. */
 static void test_waits_for_another_to_end(void **state) {
     struct side *s = *state;
@@ -462,6 +485,7 @@ int main(void) {
         WITH_SHARD(test_slow_to_open),
         WITH_SHARD(test_waits_for_a_slot),
         cmocka_unit_test_setup_teardown(test_waits_for_another_to_end, setup_large, teardown),
+        WITH_SHARD(test_cannot_be_written_when_its_turn_comes),
         WITH_SHARD(test_failed_to_open),
         WITH_SHARD(test_runner_dies),
         WITH_SHARD(test_connection_comes_back),
