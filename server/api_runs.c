@@ -216,6 +216,8 @@ void api_runs_delete(struct server *s, struct http_req *req, const struct route_
     if (run == NULL)
         return;
     runs_pin(run);
+    if (run->phase == RUN_DONE)
+        run_keep_drop(run);
     run_cancel(run, CAUSE_CANCELLED);
     api_answer_when_done(s, req, run);
     runs_unpin(run);

@@ -180,6 +180,8 @@ void run_settle(struct run *run);
  * the first snapshot has them. A snapshot that fails is told of in the answer; the run goes on. */
 int run_keep_new(struct run *run);   /* if the request asks for it; -1: memory is short */
 void run_keep_free(struct run *run); /* its snapshots are dropped */
+/* Drops what a run that is over has kept. */
+void run_keep_drop(struct run *run);
 /* Sends OPEN and the execution that puts the files in place. */
 int run_keep_first(struct run *run, const struct wire_open *open, struct err *err);
 /* Asks for the snapshot before step `index`. False: there will be none. */

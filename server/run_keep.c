@@ -40,17 +40,23 @@ int run_keep_new(struct run *run) {
     return 0;
 }
 
-void run_keep_free(struct run *run) {
-    struct run_keep *k = run->keep;
+/* The keys stay: a worker may be reading them. */
+void run_keep_drop(struct run *run) {
+    const struct run_keep *k = run->keep;
     struct snapshots *all = run->runs->snapshots;
-    if (k == NULL)
-        return;
-    run_keep_stop(run);
-    for (size_t i = 0; i < k->count && all != NULL; i++) {
+    for (size_t i = 0; k != NULL && i < k->count && all != NULL; i++) {
         struct snapshot *snap = k->keys[i][0] != '\0' ? snapshots_find(all, k->keys[i]) : NULL;
         if (snap != NULL)
             snapshots_remove(all, snap);
     }
+}
+
+void run_keep_free(struct run *run) {
+    struct run_keep *k = run->keep;
+    if (k == NULL)
+        return;
+    run_keep_stop(run);
+    run_keep_drop(run);
     free(k->keys);
     free(k);
     run->keep = NULL;

@@ -377,6 +377,7 @@ def entered(pair):
     check.error(create(other, **{"from": run["id"] + "@1"}), 404, field="/from")
     other.close()
     pair.client.delete("/v1/runs/" + run["id"])
+    check.error(create(pair.client, **{"from": run["id"] + "@1"}), 404, field="/from")
 
 
 @test("a run without keep_steps keeps none")

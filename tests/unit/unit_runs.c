@@ -389,6 +389,35 @@ static void test_kept_steps(void **state) {
     snapshots_done(&snapshots);
 }
 
+/* Whoever does not need them any more need not wait until the run is forgotten. */
+static void test_kept_steps_are_dropped(void **state) {
+    struct side *t = *state;
+    struct snapshots snapshots;
+    char key[WIRE_NAME_MAX];
+    snapshots_init(&snapshots, t->fake.loop, &t->log, &t->links);
+    snapshots.options = (struct snapshots_options){.count = 4, .bytes = 1 << 20};
+    t->runs.snapshots = &snapshots;
+    struct run *run = add(t, "{\"keep_steps\":true,\"argv\":[\"a\"]}");
+    uint64_t jail = fake_expect(&t->fake, WIRE_OPEN)->jail;
+    expect_exec(t, jail, 2, 0);
+    fake_send_end(&t->fake, jail, 2, CAUSE_EXIT, 0);
+    expect_snapshot(t, jail, 0, key);
+    expect_exec(t, jail, 0, WIRE_FD_STDERR);
+    fake_send_end(&t->fake, jail, 0, CAUSE_EXIT, 0);
+    fake_expect(&t->fake, WIRE_CLOSE);
+    fake_send_closed(&t->fake, jail);
+    assert_int_equal(snapshots.count, 1);
+    run_keep_drop(run);
+    const struct wire_key *drop =
+        (const struct wire_key *)(const void *)fake_expect(&t->fake, WIRE_DROP);
+    assert_string_equal(drop->key, key);
+    assert_int_equal(snapshots.count, 0);
+    run_keep_drop(run);
+    assert_true(fake_quiet(&t->fake));
+    snapshots_done(&snapshots);
+    t->runs.snapshots = NULL;
+}
+
 static void test_cancelled_while_kept(void **state) {
     struct side *t = *state;
     struct snapshots snapshots;
@@ -508,6 +537,7 @@ int main(void) {
         WITH_SHARD(test_end_on_output),
         WITH_SHARD(test_collect),
         WITH_SHARD(test_kept_steps),
+        WITH_SHARD(test_kept_steps_are_dropped),
         WITH_SHARD(test_cancelled_while_kept),
         WITH_SHARD(test_retention),
         WITH_SHARD(test_events),
