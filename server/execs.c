@@ -294,9 +294,8 @@ static void execs_replay(void *arg, const struct spool_log_record *r) {
 static void execs_load_terminal(struct exec *x) {
     struct spool *s = &x->out[SPOOL_STDOUT].spool;
     struct err err;
-    uint64_t end = spool_terminal_end(s), told = x->events.end[SPOOL_STDOUT];
     err_clear(&err);
-    if (spool_cut(s, end > told ? end : told, &err) < 0)
+    if (spool_cut_terminal(s, x->events.end[SPOOL_STDOUT], &err) < 0)
         execs_log(x, &err);
 }
 

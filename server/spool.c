@@ -62,6 +62,18 @@ static int spool_open(struct spool *s, struct err *err) {
     return 0;
 }
 
+/* The end of the hole behind the head; 0 = there is none. */
+static uint64_t spool_find_gone(const struct spool *s) {
+    /* The page in which the head ends holds data in any case. */
+    uint64_t from = (s->head_max + SPOOL_PAGE - 1) / SPOOL_PAGE * SPOOL_PAGE;
+    if (from >= s->total)
+        return 0;
+    off_t data = lseek(s->fd, (off_t)from, SEEK_DATA);
+    if (data < 0 || (uint64_t)data > s->total)
+        return s->total; /* ENXIO: a hole up to the end */
+    return (uint64_t)data > from ? (uint64_t)data : 0;
+}
+
 int spool_load(struct spool *s, const char *name, struct err *err) {
     struct stat st;
     struct spool loaded = *s;
@@ -74,15 +86,7 @@ int spool_load(struct spool *s, const char *name, struct err *err) {
         return -1;
     }
     loaded.total = (uint64_t)st.st_size;
-    loaded.gone = 0;
-    if (loaded.total > loaded.head_max) {
-        /* The page in which the head ends holds data in any case. */
-        uint64_t from = (loaded.head_max + SPOOL_PAGE - 1) / SPOOL_PAGE * SPOOL_PAGE;
-        off_t data = from < loaded.total ? lseek(loaded.fd, (off_t)from, SEEK_DATA) : (off_t)from;
-        if (data < 0)
-            data = st.st_size; /* ENXIO: a hole up to the end */
-        loaded.gone = (uint64_t)data > from ? (uint64_t)data : 0;
-    }
+    loaded.gone = spool_find_gone(&loaded);
     *s = loaded;
     return 0;
 }
@@ -170,23 +174,6 @@ ssize_t spool_take_terminal(struct spool *s, int terminal, struct err *err) {
     return n;
 }
 
-uint64_t spool_terminal_end(struct spool *s) {
-    char block[4096];
-    uint64_t least = s->total > SPOOL_WINDOW ? s->total - SPOOL_WINDOW : 0, end = s->total;
-    while (end > least) {
-        size_t len = end - least < sizeof(block) ? (size_t)(end - least) : sizeof(block);
-        if (spool_read(s, end - len, block, len, NULL) < 0)
-            return end;
-        while (len > 0 && block[len - 1] == '\0') {
-            len--;
-            end--;
-        }
-        if (len > 0)
-            return end;
-    }
-    return end;
-}
-
 int spool_put(struct spool *s, const void *data, size_t len, struct err *err) {
     const char *from = data;
     if (spool_open(s, err) < 0)
@@ -225,6 +212,42 @@ int spool_cut(struct spool *s, uint64_t total, struct err *err) {
     if (ftruncate(s->fd, (off_t)total) < 0)
         return err_sys(err, "cutting the spool %s", s->name);
     s->total = total;
+    return 0;
+}
+
+/* Where the zeros at the end begin, at most the length of a window before it. What is a hole there
+ * says nothing about `gone`, so this reads the file and not the stream. */
+static int spool_find_zeros(const struct spool *s, uint64_t *out, struct err *err) {
+    char block[4096];
+    uint64_t least = s->total > SPOOL_WINDOW ? s->total - SPOOL_WINDOW : 0, end = s->total;
+    while (end > least) {
+        size_t len = end - least < sizeof(block) ? (size_t)(end - least) : sizeof(block);
+        ssize_t n = pread(s->fd, block, len, (off_t)(end - len));
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return err_sys(err, "reading the spool %s", s->name);
+        if ((size_t)n < len)
+            return err_set(err, ERR_STATE, 0, "the spool %s is shorter than it was", s->name);
+        while (len > 0 && block[len - 1] == '\0') {
+            len--;
+            end--;
+        }
+        if (len > 0)
+            break;
+    }
+    *out = end;
+    return 0;
+}
+
+int spool_cut_terminal(struct spool *s, uint64_t least, struct err *err) {
+    uint64_t end = 0;
+    if (!spool_has_file(s))
+        return 0;
+    if (spool_open(s, err) < 0 || spool_find_zeros(s, &end, err) < 0 ||
+        spool_cut(s, end > least ? end : least, err) < 0)
+        return -1;
+    s->gone = spool_find_gone(s);
     return 0;
 }
 

@@ -57,9 +57,9 @@ ssize_t spool_take(struct spool *s, int pipe, size_t max, struct err *err);
  * than the stream, by zeros; spool_finish() and spool_rest() make it right. */
 #define SPOOL_WINDOW ((uint64_t)64 * 1024)
 ssize_t spool_take_terminal(struct spool *s, int terminal, struct err *err);
-/* After spool_load() of such a file: how much of it is the stream, if that does not end in zeros.
- */
-uint64_t spool_terminal_end(struct spool *s);
+/* After spool_load() of such a file, which may take the zeros for a part of the stream: cuts them
+ * off, but for what is known to belong to it, its first `least` bytes. */
+int spool_cut_terminal(struct spool *s, uint64_t least, struct err *err);
 /* Appends from memory: all of it, or, on failure, nothing. */
 int spool_put(struct spool *s, const void *data, size_t len, struct err *err);
 /* Nothing more will come: gives back everything that need not be kept. */

@@ -197,7 +197,9 @@ static inline struct exec *start(struct sandbox *sb, const char *id, const char 
                                .name = r.run.steps[0].name,
                                .step = &r.run.steps[0],
                                .limits = &sb->limits,
-                               .flags = r.stdin_open ? EXEC_STDIN_OPEN : 0u,
+                               .flags = r.rows > 0     ? EXEC_PTY
+                                        : r.stdin_open ? EXEC_STDIN_OPEN
+                                                       : 0u,
                                .rows = r.rows,
                                .cols = r.cols};
     struct exec *x = exec_new(sb->part, &birth, &err);

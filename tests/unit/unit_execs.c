@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "fake_execs.h"
@@ -215,6 +216,29 @@ static void test_one_whose_files_are_missing_is_not_taken_up(void **state) {
     assert_non_null(execs_find(sb->part, ids[0]));
 }
 
+/* A kill leaves the window of the file behind, with nothing in it. */
+static void test_a_killed_terminal_has_only_its_output(void **state) {
+    struct sandbox *sb = *state;
+    int ends[2];
+    char name[SPOOL_NAME_SIZE], path[128];
+    sb->limits.values.v[LIMIT_OUTPUT_BYTES] = 8192;
+    struct exec *x = start(sb, ID("m"), "{\"argv\":[\"sh\"],\"pty\":{\"rows\":24,\"cols\":80}}");
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    x->task.ops->started(&x->task, ends[0]);
+    assert_int_equal(write(ends[1], "prompt$ ", 8), 8);
+    turn(sb);
+    exec_io_name(x, EXEC_IO_OUT, name);
+    snprintf(path, sizeof(path), "%s/%s", sb->path, name);
+    detach(sb);
+    assert_int_equal(truncate(path, (off_t)SPOOL_WINDOW), 0);
+    attach(sb);
+    x = execs_find(sb->part, ID("m"));
+    assert_int_equal(x->state, EXEC_RUNNING);
+    expect_output(x, 0, "prompt$ ");
+    assert_int_equal(x->events.end[SPOOL_STDOUT], 8);
+    close(ends[1]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_short_one_lies_in_the_journal, setup, teardown),
@@ -230,6 +254,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_is_kept_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_was_evicted_stays_away, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_whose_files_are_missing_is_not_taken_up, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_a_killed_terminal_has_only_its_output, setup,
                                         teardown),
     };
     return cmocka_run_group_tests_name("execs", tests, NULL, NULL);

@@ -152,7 +152,6 @@ static void test_takes_from_a_pipe_and_tells_its_end(void **state) {
     spool_done(&s);
 }
 
-/* What a process that is killed leaves of a terminal's output is longer by zeros. */
 static void test_a_terminal_is_read_without_a_copy(void **state) {
     struct place *p = *state;
     struct spool s, again;
@@ -175,7 +174,6 @@ static void test_a_terminal_is_read_without_a_copy(void **state) {
         spool_init(&again, &p->dir, 1 << 20);
         unit_works(spool_load(&again, "s", &err), err);
         assert_true(again.total >= s.total && again.total <= s.total + SPOOL_WINDOW);
-        assert_int_equal(spool_terminal_end(&again), s.total);
         spool_done(&again);
     }
     spool_finish(&s);
@@ -186,9 +184,41 @@ static void test_a_terminal_is_read_without_a_copy(void **state) {
     spool_rest(&s);
     unit_works(spool_load(&again, "s", &err), err);
     assert_int_equal(again.total, 200000);
-    assert_int_equal(spool_terminal_end(&again), 200000);
+    unit_works(spool_cut_terminal(&again, 0, &err), err);
+    assert_int_equal(again.total, 200000);
     spool_done(&again);
     close(ends[0]);
+}
+
+/* What a process that is killed leaves of a terminal's output is longer by zeros and holes, which
+ * are neither output nor what was given back of it. */
+static void test_a_killed_terminal_ends_where_its_bytes_end(void **state) {
+    struct place *p = *state;
+    struct err err = {0};
+    static const uint64_t lengths[] = {2, 100, 3999, 4000, 4096, 5000, 70000, 3000000};
+    for (size_t i = 0; i < 2 * UNIT_COUNT(lengths); i++) {
+        struct spool s, again;
+        uint64_t len = lengths[i / 2], told = i % 2 ? len + 3 : 0;
+        spool_init(&s, &p->dir, 8000);
+        unit_works(spool_create(&s, "s", &err), err);
+        while (s.total < len)
+            put(&s, len - s.total < 50000 ? (size_t)(len - s.total) : 50000);
+        assert_true(byte_at(len - 1) != 0);
+        if (told > 0)
+            unit_works(spool_put(&s, "\0\0", 3, &err), err);
+        assert_int_equal(ftruncate(s.fd, (off_t)(s.total / 4096 * 4096 + SPOOL_WINDOW)), 0);
+        spool_init(&again, &p->dir, 8000);
+        unit_works(spool_load(&again, "s", &err), err);
+        unit_works(spool_cut_terminal(&again, told, &err), err);
+        assert_int_equal(again.total, s.total);
+        assert_int_equal(again.gone, s.gone);
+        if (s.gone == 0)
+            expect(&again, 0, (size_t)len);
+        else
+            expect(&again, s.gone, (size_t)(len - s.gone));
+        spool_done(&again);
+        spool_done(&s);
+    }
 }
 
 /* A process that is killed leaves a file of any length: all of it is the stream. */
@@ -316,6 +346,8 @@ int main(void) {
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_takes_from_a_pipe_and_tells_its_end, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_terminal_is_read_without_a_copy, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_killed_terminal_ends_where_its_bytes_end, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_every_length_is_taken_up, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_link_is_not_followed, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_part_of_another_file_is_read, setup, teardown),
