@@ -305,16 +305,8 @@ int sandbox_dir(const struct sandbox *sb) {
     return sb->dir;
 }
 
-uint64_t sandbox_epoch(const struct sandbox *sb) {
-    return sb->epoch;
-}
-
 struct loop *sandbox_loop(const struct sandbox *sb) {
     return sb->all->loop;
-}
-
-uint64_t sandbox_created_ms(const struct sandbox *sb) {
-    return sb->created_ms;
 }
 
 const struct sandbox_spec *sandbox_spec(const struct sandbox *sb) {
@@ -327,10 +319,6 @@ struct link *sandbox_link(const struct sandbox *sb) {
 
 const char *sandbox_shard(const struct sandbox *sb) {
     return sb->shard;
-}
-
-bool sandbox_detached(const struct sandbox *sb) {
-    return sb->detached;
 }
 
 struct sandbox *sandbox_older(const struct sandbox *sb) {

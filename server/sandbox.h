@@ -83,9 +83,6 @@ const struct limits_effective *sandbox_limits(const struct sandbox *sb);
 const struct request_env *sandbox_env(const struct sandbox *sb);
 /* Directory of its files in the state directory: an O_PATH descriptor, borrowed. */
 int sandbox_dir(const struct sandbox *sb);
-/* Serial of its contents: counts up with every restore, so that what was remembered of its files
- * can be forgotten. */
-uint64_t sandbox_epoch(const struct sandbox *sb);
 /* The loop that everything of it runs on, borrowed. */
 struct loop *sandbox_loop(const struct sandbox *sb);
 

@@ -52,7 +52,7 @@ struct sandbox {
     uint64_t created_ms, expires_ms; /* since the epoch */
     uint64_t expires_ns, used_ns;    /* monotonic: its end; last use */
     uint32_t next_number, number_floor;
-    uint64_t started, executions, epoch, layers;
+    uint64_t started, executions, layers;
     uint64_t disk_bytes, inodes, mem_peak_bytes; /* from ENDs */
     bool measured;
 

@@ -136,8 +136,6 @@ static void sandbox_op_frozen(struct sandbox *sb, const struct wire_done *done) 
 
 /* What the runner did, whoever asked for it. */
 static void sandbox_op_apply(struct sandbox *sb, const struct wire_done *done) {
-    struct err err;
-    err_clear(&err);
     if (done->what == WIRE_FREEZE)
         sandbox_op_frozen(sb, done);
     else if (done->code == 0)
@@ -148,11 +146,6 @@ static void sandbox_op_apply(struct sandbox *sb, const struct wire_done *done) {
     }
     if (done->what == WIRE_RESTORE)
         sb->depth = -1;
-    if (done->what == WIRE_RESTORE && done->code == 0) {
-        sb->epoch++;
-        if (sandbox_store_write(sb, &err) < 0)
-            log_err(sb->all->log, LOG_ERROR, "sandbox_not_written", &err);
-    }
 }
 
 /* Of an earlier server's, or one that took too long: nobody has learnt of the snapshot. */

@@ -58,11 +58,10 @@ static json_t *sandbox_store_encode(const struct sandbox *sb) {
                   "policy_sha256", sha, "shard", sb->shard, "disk", (json_int_t)spec->disk,
                   "ttl_ms", (json_int_t)spec->ttl_ms, "idle_ms", (json_int_t)spec->idle_ms);
     json_t *more = json_pack(
-        "{s:o, s:o, s:O, s:s, s:I, s:I, s:I, s:I, s:I}", "limits",
-        limits_json_encode(&spec->limits), "env", sandbox_store_env(&spec->env), "metadata",
-        spec->metadata, "from", spec->from, "created_at", (json_int_t)sb->created_ms, "expires_at",
-        (json_int_t)sb->expires_ms, "numbers", (json_int_t)sb->number_floor, "executions",
-        (json_int_t)sb->executions, "epoch", (json_int_t)sb->epoch);
+        "{s:o, s:o, s:O, s:s, s:I, s:I, s:I, s:I}", "limits", limits_json_encode(&spec->limits),
+        "env", sandbox_store_env(&spec->env), "metadata", spec->metadata, "from", spec->from,
+        "created_at", (json_int_t)sb->created_ms, "expires_at", (json_int_t)sb->expires_ms,
+        "numbers", (json_int_t)sb->number_floor, "executions", (json_int_t)sb->executions);
     int rc = root != NULL && more != NULL ? json_object_update(root, more) : -1;
     if (rc == 0 && sb->state == SANDBOX_GONE)
         rc = json_object_set_new(root, "gone",
@@ -191,8 +190,7 @@ static const char *sandbox_store_decode(const json_t *root, struct sandbox *sb) 
         (bad = sandbox_store_number(root, "expires_at", big, &sb->expires_ms)) != NULL ||
         (bad = sandbox_store_number(root, "numbers", UINT32_MAX - SANDBOX_NUMBERS, &floor)) !=
             NULL ||
-        (bad = sandbox_store_number(root, "executions", big, &sb->executions)) != NULL ||
-        (bad = sandbox_store_number(root, "epoch", big, &sb->epoch)) != NULL)
+        (bad = sandbox_store_number(root, "executions", big, &sb->executions)) != NULL)
         return bad;
     sb->next_number = (uint32_t)floor;
     sb->number_floor = (uint32_t)floor; /* none is reserved yet */

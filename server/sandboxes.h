@@ -146,9 +146,7 @@ void sandbox_op_forget(struct sandbox_op *op);
 struct json_out;
 void sandbox_json_write(struct json_out *j, const char *key, const struct sandbox *sb);
 
-uint64_t sandbox_created_ms(const struct sandbox *sb);
 const struct sandbox_spec *sandbox_spec(const struct sandbox *sb);
 struct link *sandbox_link(const struct sandbox *sb); /* NULL = no connection */
 const char *sandbox_shard(const struct sandbox *sb);
-bool sandbox_detached(const struct sandbox *sb);
 struct sandbox *sandbox_older(const struct sandbox *sb);

@@ -38,7 +38,7 @@ static void test_wrong_end_breaks_the_connection(void **state) {
     run(s, sb, &a);
     fake_send_end(&s->fake, jail, a.task.number + 1, CAUSE_EXIT, 0);
     fake_turn(&s->fake);
-    assert_true(sandbox_detached(sb));
+    assert_null(sandbox_link(sb));
     assert_int_equal(a.lost, 0);
 }
 
@@ -191,7 +191,7 @@ static void test_connection_comes_back(void **state) {
     run(s, sb, &b);
     fd_close(&s->fake.fd);
     fake_turn(&s->fake);
-    assert_true(sandbox_detached(sb));
+    assert_null(sandbox_link(sb));
     unit_fails(start(sb, &c, true, &err), err, ERR_STATE);
     sandbox_task_kill(&a.task, CAUSE_CANCELLED);
     fake_accept(&s->fake);
@@ -206,9 +206,9 @@ static void test_connection_comes_back(void **state) {
     int fd = dup(0);
     fake_send_kept_exec(&s->fake, jail, a.task.number, &fd, 1);
     fd_close(&fd);
-    assert_true(sandbox_detached(sb));
+    assert_null(sandbox_link(sb));
     fake_send_done(&s->fake, adopt, 0);
-    assert_false(sandbox_detached(sb));
+    assert_non_null(sandbox_link(sb));
     assert_false(sandboxes_adopting(&s->sandboxes));
     assert_int_equal(sandbox_state(sb), SANDBOX_READY);
     assert_int_equal(b.lost, 1);
@@ -234,7 +234,7 @@ static void test_server_comes_back(void **state) {
     restart(s, part);
     sb = sandboxes_find(&s->sandboxes, id);
     assert_non_null(sb);
-    assert_true(sandbox_detached(sb));
+    assert_null(sandbox_link(sb));
     assert_true(sandboxes_unsettled(&s->sandboxes, "ann"));
     fake_send_kept(&s->fake, WIRE_KEPT, "sb_nobody");
     fake_send_kept(&s->fake, WIRE_KEPT, id);
