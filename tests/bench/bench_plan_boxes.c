@@ -110,7 +110,9 @@ static int bench_plan_boxes_fill(const struct bench_service *s, unsigned count,
 
 int bench_plan_boxes_many(const struct bench_paths *paths, unsigned count, struct bench_many *many,
                           struct err *err) {
-    static const struct bench_service_size size = {.sandboxes = "1200"};
+    /* A shard needs some twenty descriptors per sandbox; four have enough for all where a process
+     * may have 20,000. */
+    static const struct bench_service_size size = {.sandboxes = "1200", .shards = "4"};
     struct bench_service s;
     struct bench_boxes boxes = {0};
     fprintf(stderr, "bench: %u idle sandboxes\n", count);

@@ -119,6 +119,10 @@ static int bench_service_launch(struct bench_service *s, const struct bench_path
         runner[n++] = "--sandboxes";
         runner[n++] = size->sandboxes;
     }
+    if (size && size->shards) {
+        runner[n++] = "--shards";
+        runner[n++] = size->shards;
+    }
     const char *const server[] = {"pinfold-server", "serve",     "--state", s->state,
                                   "--listen",       "127.0.0.1", "--port",  port,
                                   "--user",         paths->user, NULL};

@@ -24,6 +24,7 @@ struct bench_service {
 struct bench_service_size {
     const char *warm;      /* --warm */
     const char *sandboxes; /* --sandboxes */
+    const char *shards;    /* --shards */
 };
 
 /* Starts both and waits until /readyz says yes. `name` becomes a directory of paths->scratch;
