@@ -53,6 +53,27 @@ void execs_log(const struct exec *x, const struct err *err) {
     log_end(&line);
 }
 
+/* Resting. */
+
+static bool execs_is_idle(const struct execs *set) {
+    return set->sandbox != NULL && set->running == 0 && set->pins == 0 && set->log.fd >= 0;
+}
+
+/* Whoever is there now makes it rest when he leaves. */
+static void execs_rest(void *arg) {
+    struct execs *set = arg;
+    if (execs_is_idle(set))
+        spool_log_close(&set->log);
+}
+
+/* The journal may have been opened, and there may be nobody who needs it. */
+static void execs_rest_later(struct execs *set) {
+    if (execs_is_idle(set) && set->rest.slot == 0)
+        (void)loop_timer_at(set->hub->loop, &set->rest,
+                            clock_mono_ns() + EXECS_REST_MS * CLOCK_NS_PER_MS, execs_rest, set,
+                            NULL);
+}
+
 /* The table. */
 
 struct exec *execs_find(const struct execs *set, const char *id) {
@@ -101,8 +122,10 @@ void execs_forget(struct exec *x, bool record) {
     execs_remove(set, x);
     if (x->state == EXEC_DONE)
         set->done--;
-    if (record)
+    if (record) {
         execs_written(set);
+        execs_rest_later(set);
+    }
     x->forgotten = true;
     if (x->pins == 0)
         exec_remove(x);
@@ -208,17 +231,12 @@ static void execs_tidy(void *arg) {
     if (set->log.size > EXECS_LOG_MIN && set->log.size > 2 * execs_needed(set) &&
         execs_may_rewrite(set) && execs_rewrite(set, &err) < 0 && set->newest != NULL)
         execs_log(set->newest, &err);
+    execs_rest_later(set);
 }
 
 void execs_written(struct execs *set) {
     if (set->sandbox != NULL && set->log.size > EXECS_LOG_MIN)
         loop_defer(set->hub->loop, &set->tidy, execs_tidy, set);
-}
-
-static void execs_rest(void *arg) {
-    struct execs *set = arg;
-    if (set->running == 0 && set->pins == 0)
-        spool_log_close(&set->log);
 }
 
 /* A set that its sandbox has left stays for who reads in it. */
@@ -241,6 +259,7 @@ static void execs_let_go(void *arg) {
 void execs_unpinned(struct execs *set) {
     if (set->sandbox == NULL && set->pins == 0)
         loop_defer(set->hub->loop, &set->tidy, execs_let_go, set);
+    execs_rest_later(set);
 }
 
 void execs_finished(struct exec *x) {
@@ -257,9 +276,7 @@ void execs_finished(struct exec *x) {
     if (set->done > EXECS_KEEP || set->bytes > EXECS_KEEP_BYTES)
         loop_defer(set->hub->loop, &set->tidy, execs_tidy, set);
     execs_written(set);
-    if (set->rest.slot == 0)
-        loop_timer_at(set->hub->loop, &set->rest, clock_mono_ns() + EXECS_REST_MS * CLOCK_NS_PER_MS,
-                      execs_rest, set, NULL);
+    execs_rest_later(set);
 }
 
 /* Coming back. */

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "fake_execs.h"
 
 static void test_a_short_one_lies_in_the_journal(void **state) {
@@ -239,6 +240,38 @@ static void test_a_killed_terminal_has_only_its_output(void **state) {
     close(ends[1]);
 }
 
+static void rests(struct sandbox *sb) {
+    uint64_t deadline = clock_mono_ns() + 20 * EXECS_REST_MS * CLOCK_NS_PER_MS;
+    while (sb->part->log.fd >= 0 && clock_mono_ns() < deadline)
+        turn(sb);
+    assert_int_equal(sb->part->log.fd, -1);
+}
+
+static void test_the_journal_rests_whoever_has_opened_it(void **state) {
+    struct sandbox *sb = *state;
+    for (int i = 0; i < 2; i++) {
+        (void)start(sb, i == 0 ? ID("n") : ID("o"), JSON);
+        finish(sb);
+    }
+    rests(sb);
+    struct exec *x = sb->part->newest;
+    exec_pin(x);
+    assert_true(sb->part->log.fd >= 0);
+    uint64_t over = clock_mono_ns() + 2 * EXECS_REST_MS * CLOCK_NS_PER_MS;
+    while (clock_mono_ns() < over) {
+        turn(sb);
+        assert_true(sb->part->log.fd >= 0); /* it is being read */
+    }
+    exec_unpin(x);
+    rests(sb);
+    execs_forget(x, true);
+    assert_true(sb->part->log.fd >= 0);
+    rests(sb);
+    killed(sb);
+    assert_true(sb->part->log.fd >= 0);
+    rests(sb);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_short_one_lies_in_the_journal, setup, teardown),
@@ -256,6 +289,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_one_whose_files_are_missing_is_not_taken_up, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_killed_terminal_has_only_its_output, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_the_journal_rests_whoever_has_opened_it, setup,
                                         teardown),
     };
     return cmocka_run_group_tests_name("execs", tests, NULL, NULL);
