@@ -382,7 +382,7 @@ def _(_):
 
         for i in range(200):
             turn(box, i, word)
-        early = pair.snapshot()
+        early = clean.settle(pair.snapshot)
         memory, runner = pair.memory(), pair.memory("runner")
 
         for part in range(10):
