@@ -148,7 +148,8 @@ static void sync_apply_done(void *arg, const struct fileop_result *result) {
     struct sync_apply *a = arg;
     struct sync_apply_task task = a->task;
     struct fileop_result own = *result;
-    if (a->failed)
+    /* The root is made where it is missing: what is not found went away meanwhile. */
+    if (a->failed || own.code == FILEOP_NOT_FOUND)
         fileop_status_set(&own, FILEOP_CHANGED, 0, task.root);
     fd_close(&a->fd);
     loop_defer_stop(task.loop, &a->later);

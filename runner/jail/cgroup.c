@@ -460,6 +460,16 @@ static void cgroup_jail_close(struct cgroup_jail *jail) {
     fd_close(&jail->peak_fd);
 }
 
+void cgroup_jail_rest(struct cgroup_jail *jail) {
+    fd_close(&jail->pids_fd);
+    fd_close(&jail->refused_fd);
+    fd_close(&jail->share_fd);
+}
+
+void cgroup_step_rest(struct cgroup_step *step) {
+    cgroup_step_close(step);
+}
+
 void cgroup_step_abandon(struct cgroup_step *step) {
     cgroup_step_close(step);
     for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {

@@ -146,6 +146,10 @@ int cgroup_step_extend(const struct cgroup_host *host, const struct cgroup_jail 
  * descriptors.
  */
 int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, struct err *err);
+/* Closes the counters that the steps of a sandbox make unnecessary in the jail's own groups, and
+ * those of a step that only waits: many sandboxes rest, and each descriptor counts. */
+void cgroup_jail_rest(struct cgroup_jail *jail);
+void cgroup_step_rest(struct cgroup_step *step);
 /* The step's own limits, at most the jail's: memory, and if it is `own`, pids and CPU share. v1
  * does not count the buffers of sockets (TCP and UDP) as memory: there they get a quarter of it on
  * top, and nothing beyond. */

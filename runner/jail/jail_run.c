@@ -97,6 +97,8 @@ int jail_make_sandbox(struct jail *j, struct err *err) {
                            err) != 0) {
         return -1;
     }
+    cgroup_jail_rest(&j->cgroup);
+    cgroup_step_rest(&j->spare->cgroup);
     return cgroup_step_limit(j->host->cgroups, &j->spare->cgroup, &j->limits, err);
 }
 
