@@ -119,6 +119,8 @@ def _(_):
         check.ok(pair.client.run(argv=["true"]))
 
 
+VERSION = 2  # of the wire
+
 HOSTILE = [
     b"",
     b"x",
@@ -126,14 +128,17 @@ HOSTILE = [
     b"\xff" * 24,
     b"\0" * 60000,
     b"\xff" * 60000,
-    struct.pack("<IIIIQ", 1, 1, 24, 0, 0),
-    struct.pack("<IIIIQ", 2, 1, 24, 0, 0),
-    struct.pack("<IIIIQ", 1, 1, 24, 0, 0) + b"\0" * 8,
-    struct.pack("<IIIIQ", 1, 2, 24, 0, 1),
-    struct.pack("<IIIIQ", 1, 3, 24, 0, 1),
-    struct.pack("<IIIIQ", 1, 4, 0xFFFFFFFF, 0, 1),
-    struct.pack("<IIIIQ", 1, 5, 24, 0, 99),
-    struct.pack("<IIIIQ", 1, 64, 24, 0, 0),
+    struct.pack("<IIIIQ", VERSION, 1, 24, 0, 0),
+    struct.pack("<IIIIQ", VERSION + 1, 1, 24, 0, 0),
+    struct.pack("<IIIIQ", VERSION, 1, 24, 0, 0) + b"\0" * 8,
+    struct.pack("<IIIIQ", VERSION, 2, 24, 0, 1),
+    struct.pack("<IIIIQ", VERSION, 3, 24, 0, 1),
+    struct.pack("<IIIIQ", VERSION, 4, 0xFFFFFFFF, 0, 1),
+    struct.pack("<IIIIQ", VERSION, 5, 24, 0, 99),
+    struct.pack("<IIIIQ", VERSION, 6, 32, 0, 1) + b"\0" * 8,
+    struct.pack("<IIIIQ", VERSION, 8, 88, 0, 1) + b"snap_1".ljust(64, b"\0"),
+    struct.pack("<IIIIQ", VERSION, 11, 88, 0, 1) + b"sb_1".ljust(64, b"\0"),
+    struct.pack("<IIIIQ", VERSION, 64, 24, 0, 0),
 ]
 
 
@@ -184,7 +189,7 @@ def _(_):
         os.kill(pair.server_pid, 9)
         pair.server.wait(5)
         check.eventually(lambda: not clean.alive(marked), 1, "the program is dead")
-        hello = struct.pack("<IIIIQ", 1, 1, 24, 0, 0)
+        hello = struct.pack("<IIIIQ", VERSION, 1, 24, 0, 0)
         for path in sockets(pair):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
                 sock.settimeout(2)
