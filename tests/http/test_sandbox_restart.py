@@ -406,7 +406,7 @@ def _(_):
     with fresh() as pair:
         box = Box.make(pair.client)
         ex = box.start(sh="sleep 3; echo lived")
-        check.eventually(lambda: clean.marked(pair.client.mark), 3, "it runs")
+        check.eventually(lambda: len(clean.marked(pair.client.mark)) == 2, 3, "shell and sleep")
         mine = clean.identity(clean.marked(pair.client.mark))
         pair.client.submit(sh="sleep 1000")
         check.eventually(lambda: len(clean.marked(pair.client.mark)) > len(mine), 3, "the run")
