@@ -37,7 +37,7 @@ PACKAGES_build := gcc make pkg-config musl-tools libmicrohttpd-dev libjansson-de
     libcgroup-dev libcurl4-openssl-dev libarchive-dev libsodium-dev e2fsprogs
 PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-dev clang-format-14 \
     nodejs openjdk-17-jdk-headless gcc make git perl strace procps iproute2 \
-    util-linux curl gdb tmux
+    util-linux curl gdb tmux less
 PACKAGES_bench := bubblewrap
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
 PACKAGES_lint := clang-format-14 python3

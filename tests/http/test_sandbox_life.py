@@ -360,8 +360,8 @@ def _(pair):
 
     def one(index):
         if index == 0:
-            return box.send(sh="echo early; sleep 60")
-        check.eventually(lambda: clean.marked(pair.client.mark), 3, "it runs")
+            return box.send(sh="echo early; touch printed; sleep 60")
+        check.eventually(lambda: box.read("/workspace/printed").status == 200, 5, "it has printed")
         return box.delete()
 
     answer = parallel(2, one, 10)[0]
