@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
@@ -10,6 +11,9 @@
 #include <unistd.h>
 
 #include "fd.h"
+
+#define TTY_GUARD_MS 50
+#define TTY_GUARD_LOOKS 10
 
 bool tty_size(int fd, unsigned *rows, unsigned *cols) {
     struct winsize w = {0};
@@ -25,9 +29,20 @@ bool tty_size(int fd, unsigned *rows, unsigned *cols) {
     return true;
 }
 
+/* Are the settings still those that tty_set_raw() made? Whoever took the terminal over may have
+ * changed them, and then they are his. */
+static bool tty_is_raw(const struct tty *t) {
+    struct termios now, raw = t->saved;
+
+    cfmakeraw(&raw);
+    return tcgetattr(t->fd, &now) == 0 && now.c_iflag == raw.c_iflag &&
+           now.c_oflag == raw.c_oflag && now.c_cflag == raw.c_cflag && now.c_lflag == raw.c_lflag;
+}
+
 /* The guard. Signals are blocked, so that what ends us (a closed terminal, a kill of the group)
- * does not end it first. */
-static void tty_guard(const struct tty *t, int wait_fd, pid_t group) {
+ * does not end it first, and so that it may set a terminal that is not its own any more. It looks
+ * for a while: a shell that takes the terminal back may bring the settings back that it found. */
+static void tty_guard(const struct tty *t, int wait_fd) {
     char done;
     ssize_t got;
 
@@ -35,8 +50,11 @@ static void tty_guard(const struct tty *t, int wait_fd, pid_t group) {
     do
         got = read(wait_fd, &done, 1);
     while (got < 0 && errno == EINTR);
-    if (got == 0 && tcgetpgrp(t->fd) == group)
-        tcsetattr(t->fd, TCSANOW, &t->saved);
+    for (int i = 0; got == 0 && i < TTY_GUARD_LOOKS; i++) {
+        if (tty_is_raw(t))
+            tcsetattr(t->fd, TCSANOW, &t->saved);
+        poll(NULL, 0, TTY_GUARD_MS);
+    }
     _exit(0);
 }
 
@@ -44,7 +62,7 @@ static void tty_guard(const struct tty *t, int wait_fd, pid_t group) {
 static int tty_start_guard(struct tty *t, struct err *err) {
     int ends[2];
     sigset_t all, before;
-    pid_t group = getpgrp(), child;
+    pid_t child;
 
     if (pipe2(ends, O_CLOEXEC) < 0)
         return err_sys(err, "cannot make a pipe");
@@ -62,7 +80,7 @@ static int tty_start_guard(struct tty *t, struct err *err) {
             close(STDOUT_FILENO);
         if (t->fd != STDERR_FILENO)
             close(STDERR_FILENO);
-        tty_guard(t, ends[0], group);
+        tty_guard(t, ends[0]);
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     close(ends[0]);
