@@ -148,6 +148,10 @@ int exec_send(struct exec *x, const struct exec_request *request, struct err *er
     p.exec.cols = x->cols;
     x->number = sandbox_number(x->set->sandbox);
     x->task.number = x->number;
+    if (x->number == 0) {
+        packet_done(&p);
+        return err_set(err, ERR_STATE, ENOSPC, "no number could be written down for it");
+    }
     /* The terminal comes with STARTED; until then its stdin waits. */
     x->input.open = (x->flags & EXEC_PTY) != 0;
     int rc = exec_send_packet(&p, x, req, err);
