@@ -1,0 +1,59 @@
+/* Durable state: one SQLite database, STATE/server/pinfold.db, behind this header. No other file of
+ * the server but store*.c knows a statement, a table or sqlite3.h, so that a second implementation
+ * (PostgreSQL) is a second set of these files.
+ *
+ * One connection, on the loop's thread. Journal mode WAL, synchronous=NORMAL: a commit is a
+ * write(2) into the page cache, which survives every death of the process (kill -9 included); a
+ * power cut may lose the last moments, never the consistency. The fsyncs that WAL needs
+ * (checkpoints) are made by a thread with a connection of its own, so that the loop never waits for
+ * a disk.
+ *
+ * Group commit: everything that is written within one round of the loop is one transaction. Who
+ * must not speak before his words are durable asks store_then(); after the commit, still within the
+ * round, his function is called. When a commit fails (disk full, I/O error) everything of the round
+ * is rolled back, each function gets the error, and the store is `sick` until a write succeeds
+ * again; store_probe() tries one now and then.
+ *
+ * Text and blobs that are returned are copies that the caller frees, unless a comment says else. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "err.h"
+#include "log.h"
+#include "loop.h"
+
+struct store;
+
+struct store_options {
+    struct loop *loop; /* borrowed; NULL = a command line tool: each call commits for itself */
+    struct log *log;
+    int dir; /* STATE/server; borrowed; the files belong to its owner, and so must the caller */
+};
+
+/* Opens, and brings the tables to the newest version (PRAGMA user_version, one transaction a step).
+ * A database of a newer version is refused with one sentence and not touched (ERR_STATE). */
+int store_open(const struct store_options *options, struct store **out, struct err *err);
+/* Commits what is open, runs the functions that wait, checkpoints. NULL allowed. */
+void store_close(struct store *s);
+
+/* Called when what was written in this round is durable (rc 0), or is not (rc -1, *err says why).
+ */
+struct store_waiter {
+    void (*fn)(void *arg, int rc, const struct err *err);
+    void *arg;
+    struct store_waiter *next; /* private */
+    bool waiting;              /* private */
+};
+/* Embedded in its owner; idempotent while it waits. Without a loop, or with nothing written in this
+ * round, fn is called before the function returns. */
+void store_then(struct store *s, struct store_waiter *w);
+void store_then_stop(struct store *s, struct store_waiter *w);
+
+/* Why nothing can be written now (one sentence, valid until the next call), or NULL. While it is
+ * not NULL no new work is taken (507 no_space, else 503 store). */
+const char *store_sick(const struct store *s);
+/* Is it the space that is short? */
+bool store_full(const struct store *s);
