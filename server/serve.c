@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "config.h"
 #include "drop.h"
 #include "execs.h"
 #include "fd.h"
 #include "listen.h"
-#include "opt.h"
 #include "route.h"
 #include "server.h"
 #include "subcommand.h"
@@ -39,15 +39,8 @@
 /* A sandbox: its directory, and something for what runs in it. */
 #define SERVE_FDS_PER_SANDBOX 2u
 
-struct serve_options {
-    const char *state, *listen, *user;
-    uint64_t port, grace_ms, queue, results, result_bytes, connections, snapshots, snapshot_bytes;
-    uint64_t blob_bytes, blob_age_ms;
-    bool verbose;
-};
-
 struct serve {
-    struct serve_options opt;
+    struct config config;
     struct server server;
     int lock, listener, signals;
     uint16_t port;
@@ -65,7 +58,7 @@ struct serve {
 
 static int serve_enter_state(struct serve *v, struct err *err) {
     struct server *s = &v->server;
-    if (state_open(v->opt.state, &s->state, err) < 0)
+    if (state_open(v->config.state, &s->state, err) < 0)
         return -1;
     v->lock = state_lock(&s->state, STATE_LOCK_SERVER, "pinfold-server", err);
     if (v->lock < 0)
@@ -74,15 +67,15 @@ static int serve_enter_state(struct serve *v, struct err *err) {
 }
 
 static int serve_find_user(struct serve *v, struct err *err) {
-    if (v->opt.user == NULL && geteuid() != 0) {
+    if (v->config.user == NULL && geteuid() != 0) {
         v->user = (struct state_user){.uid = geteuid(), .gid = getegid()};
         return 0;
     }
-    return state_user_find(v->opt.user != NULL ? v->opt.user : "pinfold", &v->user, err);
+    return state_user_find(v->config.user != NULL ? v->config.user : "pinfold", &v->user, err);
 }
 
 static int serve_listen(struct serve *v, struct err *err) {
-    v->listener = listen_open(v->opt.listen, (uint16_t)v->opt.port, &v->port, err);
+    v->listener = listen_open(v->config.listen, (uint16_t)v->config.port, &v->port, err);
     return v->listener < 0 ? -1 : 0;
 }
 
@@ -101,7 +94,7 @@ static int serve_count_descriptors(struct serve *v, struct err *err) {
                        "the limit of open files is %llu; the server needs at least %u",
                        (unsigned long long)rl.rlim_cur, 2 * SERVE_FDS_RESERVED);
     uint64_t half = (rl.rlim_cur - SERVE_FDS_RESERVED) / 2;
-    v->http.max_connections = half < v->opt.connections ? half : v->opt.connections;
+    v->http.max_connections = half < v->config.connections ? half : v->config.connections;
     v->runs.active_max = half / 2 / SERVE_FDS_PER_RUN;
     v->sandboxes = half / 2 / SERVE_FDS_PER_SANDBOX;
     return 0;
@@ -180,8 +173,9 @@ static void serve_sandbox_loaded(void *arg, struct sandbox *sb) {
 }
 
 static int serve_blobs(struct serve *v, struct err *err) {
-    struct blobs_options options = {
-        .user_bytes = v->opt.blob_bytes, .age_ms = v->opt.blob_age_ms, .loop = v->server.loop};
+    struct blobs_options options = {.user_bytes = v->config.blob_bytes,
+                                    .age_ms = v->config.blob_age_ms,
+                                    .loop = v->server.loop};
     fd_cleanup int dir = state_open_dir(&v->server.state, STATE_SERVER, err);
     if (dir < 0)
         return -1;
@@ -297,7 +291,7 @@ static void serve_drain(struct serve *v) {
     s->runs.idle_arg = v;
     s->quiet = serve_quiet;
     s->quiet_arg = v;
-    loop_timer_at(s->loop, &v->timer, clock_mono_ns() + v->opt.grace_ms * CLOCK_NS_PER_MS,
+    loop_timer_at(s->loop, &v->timer, clock_mono_ns() + v->config.grace_ms * CLOCK_NS_PER_MS,
                   serve_kill, v, NULL);
     runs_cancel_queued(&s->runs);
     if (runs_unfinished(&s->runs) == 0)
@@ -348,7 +342,7 @@ static void serve_clean_up(struct serve *v) {
 static void serve_say_ready(struct serve *v) {
     struct log_line line;
     log_begin(&line, &v->server.log, LOG_INFO, "serving");
-    log_str(&line, "address", v->opt.listen);
+    log_str(&line, "address", v->config.listen);
     log_u64(&line, "port", v->port);
     log_u64(&line, "connections", v->http.max_connections);
     log_u64(&line, "runs", v->runs.active_max);
@@ -356,7 +350,40 @@ static void serve_say_ready(struct serve *v) {
     log_end(&line);
 }
 
-static int serve_main(const struct serve_options *opt) {
+static void serve_prepare(struct serve *v) {
+    const struct config *c = &v->config;
+    v->lock = v->listener = v->signals = -1;
+    v->signal_source.fd = -1;
+    v->server.config = c;
+    v->server.state.dir = -1;
+    v->server.snapshots.dir = -1;
+    v->runs = (struct runs_options){.queue_count = c->queue,
+                                    .queue_bytes = 256 * SERVE_MIB,
+                                    .keep_count = c->results,
+                                    .keep_bytes = c->result_bytes};
+    v->snapshots = (struct snapshots_options){.count = c->snapshots, .bytes = c->snapshot_bytes};
+    log_init(&v->server.log, STDERR_FILENO, c->verbose ? LOG_DEBUG : LOG_INFO, "pinfold-server");
+}
+
+static int serve_main(struct serve *v, struct err *err) {
+    serve_prepare(v);
+    int rc = serve_set_up(v, err);
+    if (rc == 0) {
+        serve_say_ready(v);
+        rc = loop_run(v->server.loop, err);
+    }
+    serve_clean_up(v);
+    if (rc < 0)
+        fprintf(stderr, "pinfold-server: %s\n", err->text);
+    return rc < 0 ? 1 : 0;
+}
+
+static int serve_run(int argc, char **argv) {
+    static const struct config_command command = {
+        .usage = "pinfold-server serve [OPTIONS]",
+        .about = "Serves the HTTP API. Started as root, it becomes another user before it reads a "
+                 "request.\npinfold-server config explains the settings.",
+    };
     struct err err;
     err_clear(&err);
     struct serve *v = calloc(1, sizeof(*v));
@@ -364,86 +391,17 @@ static int serve_main(const struct serve_options *opt) {
         fputs("pinfold-server: out of memory\n", stderr);
         return 1;
     }
-    v->opt = *opt;
-    v->lock = v->listener = v->signals = -1;
-    v->signal_source.fd = -1;
-    v->server.state.dir = -1;
-    v->server.snapshots.dir = -1;
-    v->runs = (struct runs_options){.queue_count = opt->queue,
-                                    .queue_bytes = 256 * SERVE_MIB,
-                                    .keep_count = opt->results,
-                                    .keep_bytes = opt->result_bytes};
-    v->snapshots =
-        (struct snapshots_options){.count = opt->snapshots, .bytes = opt->snapshot_bytes};
-    log_init(&v->server.log, STDERR_FILENO, opt->verbose ? LOG_DEBUG : LOG_INFO, "pinfold-server");
-    int rc = serve_set_up(v, &err);
-    if (rc == 0) {
-        serve_say_ready(v);
-        rc = loop_run(v->server.loop, &err);
-    }
-    serve_clean_up(v);
-    if (rc < 0)
-        fprintf(stderr, "pinfold-server: %s\n", err.text);
-    free(v);
-    return rc < 0 ? 1 : 0;
-}
-
-static int serve_run(int argc, char **argv) {
-    struct serve_options o = {.state = "/var/lib/pinfold",
-                              .listen = "127.0.0.1",
-                              .port = 7070,
-                              .grace_ms = 10000,
-                              .queue = 10000,
-                              .results = 1000,
-                              .result_bytes = 128 * SERVE_MIB,
-                              .connections = 8192,
-                              .snapshots = 1000,
-                              .snapshot_bytes = 4096 * SERVE_MIB,
-                              .blob_bytes = BLOBS_USER_BYTES,
-                              .blob_age_ms = BLOBS_AGE_MS};
-    const struct opt table[] = {
-        {"state", 0, "DIR", OPT_STRING, &o.state, 0, 0, "the state directory (/var/lib/pinfold)"},
-        {"listen", 0, "ADDRESS", OPT_STRING, &o.listen, 0, 0, "numeric address (127.0.0.1)"},
-        {"port", 0, "N", OPT_U64, &o.port, 0, 65535, "TCP port (7070); 0 takes a free one"},
-        {"user", 0, "NAME", OPT_STRING, &o.user, 0, 0, "the user to become (pinfold)"},
-        {"grace", 0, "TIME", OPT_DURATION, &o.grace_ms, 0, 0,
-         "how long runs may go on after SIGTERM (10s)"},
-        {"queue", 0, "N", OPT_U64, &o.queue, 1, 1000000, "runs that may wait (10000)"},
-        {"results", 0, "N", OPT_U64, &o.results, 1, 1000000, "finished runs kept (1000)"},
-        {"result-bytes", 0, "SIZE", OPT_BYTES, &o.result_bytes, 0, 0,
-         "memory for their results (128M)"},
-        {"snapshots", 0, "N", OPT_U64, &o.snapshots, 0, 65536,
-         "snapshots of sandboxes and of steps kept (1000)"},
-        {"snapshot-bytes", 0, "SIZE", OPT_BYTES, &o.snapshot_bytes, 0, 0,
-         "what they may hold together (4G)"},
-        {"connections", 0, "N", OPT_U64, &o.connections, 16, 1000000,
-         "open connections at most (8192, or what the limit of open files allows)"},
-        {"blob-quota", 0, "SIZE", OPT_BYTES, &o.blob_bytes, 0, 0,
-         "contents of workspaces that are kept for each user (10G)"},
-        {"blob-age", 0, "TIME", OPT_DURATION, &o.blob_age_ms, 0, 0,
-         "how long they are kept when nobody uses them (168h)"},
-        {"verbose", 'v', NULL, OPT_FLAG, &o.verbose, 0, 0, "log every run"},
-        {0},
-    };
-    struct opt_result result;
-    struct err err;
-    err_clear(&err);
-    if (opt_parse(table, argc, argv, &result, &err) < 0) {
+    int status = 0;
+    int rc = config_load(&v->config, &command, argc, argv, &err);
+    if (rc == 0)
+        status = serve_main(v, &err);
+    else if (rc < 0) {
         fprintf(stderr, "pinfold-server serve: %s\n", err.text);
-        return 2;
+        status = 2;
     }
-    if (result.help) {
-        opt_help(stdout, "pinfold-server serve [OPTIONS]",
-                 "Serves the HTTP API. Started as root, it becomes another user before it reads a "
-                 "request.",
-                 table);
-        return 0;
-    }
-    if (result.rest < argc) {
-        fprintf(stderr, "pinfold-server serve: unexpected argument %s\n", argv[result.rest]);
-        return 2;
-    }
-    return serve_main(&o);
+    config_done(&v->config);
+    free(v);
+    return status;
 }
 
 const struct subcommand serve_cmd = {

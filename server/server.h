@@ -26,9 +26,11 @@
 /* From here on a body is decoded, or an answer encoded, by a worker thread. */
 #define SERVER_INLINE_MAX ((size_t)128 * 1024)
 
+struct config;
 struct exec_hub;
 
 struct server {
+    const struct config *config; /* borrowed; strings of it may be used for ever */
     struct loop *loop;
     struct log log;
     struct state state; /* also the current directory */

@@ -10,3 +10,4 @@ struct subcommand {
 
 extern const struct subcommand init_cmd;
 extern const struct subcommand image_cmd;
+extern const struct subcommand config_cmd;

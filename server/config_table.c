@@ -1,0 +1,133 @@
+#include <stddef.h>
+#include <string.h>
+
+#include "config.h"
+
+#define CONFIG_AT(member) offsetof(struct config, member)
+#define CONFIG_MIB ((uint64_t)1024 * 1024)
+#define CONFIG_HOUR_MS ((uint64_t)3600 * 1000)
+
+/* In the order of the example file; what begins alike stands together. */
+static const struct config_row config_rows[] = {
+    {.key = "state",
+     .flag = "state",
+     .arg = "DIR",
+     .type = CONFIG_STRING,
+     .offset = CONFIG_AT(state),
+     .preset = "/var/lib/pinfold",
+     .about = "The state directory, made by pinfold-server init"},
+    {.key = "user",
+     .flag = "user",
+     .arg = "NAME",
+     .type = CONFIG_STRING,
+     .offset = CONFIG_AT(user),
+     .about = "The user to become when started as root; pinfold when not set"},
+    {.key = "listen",
+     .flag = "listen",
+     .arg = "ADDRESS",
+     .type = CONFIG_STRING,
+     .offset = CONFIG_AT(listen),
+     .preset = "127.0.0.1",
+     .about = "The numeric IPv4 or IPv6 address to serve on; 0.0.0.0 or :: for all of the host"},
+    {.key = "port",
+     .flag = "port",
+     .arg = "N",
+     .type = CONFIG_U64,
+     .offset = CONFIG_AT(port),
+     .max = 65535,
+     .preset = "7070",
+     .about = "The TCP port; 0 takes a free one"},
+    {.key = "connections",
+     .flag = "connections",
+     .arg = "N",
+     .type = CONFIG_U64,
+     .offset = CONFIG_AT(connections),
+     .min = 16,
+     .max = 1000000,
+     .preset = "8192",
+     .about = "Open connections at most, or what the limit of open files allows"},
+    {.key = "grace",
+     .flag = "grace",
+     .arg = "TIME",
+     .type = CONFIG_DURATION,
+     .offset = CONFIG_AT(grace_ms),
+     .max = 24 * CONFIG_HOUR_MS,
+     .preset = "10s",
+     .about = "How long running work may go on after SIGTERM"},
+    {.key = "queue",
+     .flag = "queue",
+     .arg = "N",
+     .type = CONFIG_U64,
+     .offset = CONFIG_AT(queue),
+     .min = 1,
+     .max = 1000000,
+     .preset = "10000",
+     .about = "Runs that may wait at once, of all users together"},
+    {.key = "results",
+     .flag = "results",
+     .arg = "N",
+     .type = CONFIG_U64,
+     .offset = CONFIG_AT(results),
+     .min = 1,
+     .max = 1000000,
+     .preset = "1000",
+     .about = "Finished runs kept in memory"},
+    {.key = "result_bytes",
+     .flag = "result-bytes",
+     .arg = "SIZE",
+     .type = CONFIG_BYTES,
+     .offset = CONFIG_AT(result_bytes),
+     .preset = "128M",
+     .about = "Memory for the results of finished runs"},
+    {.key = "retention.snapshots",
+     .flag = "snapshots",
+     .arg = "N",
+     .type = CONFIG_U64,
+     .offset = CONFIG_AT(snapshots),
+     .max = 65536,
+     .preset = "1000",
+     .about = "Snapshots of sandboxes and of steps kept, of all users together"},
+    {.key = "retention.snapshot_bytes",
+     .flag = "snapshot-bytes",
+     .arg = "SIZE",
+     .type = CONFIG_BYTES,
+     .offset = CONFIG_AT(snapshot_bytes),
+     .preset = "4G",
+     .about = "What all snapshots may hold together"},
+    {.key = "retention.blob_bytes",
+     .flag = "blob-quota",
+     .arg = "SIZE",
+     .type = CONFIG_BYTES,
+     .offset = CONFIG_AT(blob_bytes),
+     .preset = "10G",
+     .about = "Contents of workspaces kept for each user"},
+    {.key = "retention.blob_age",
+     .flag = "blob-age",
+     .arg = "TIME",
+     .type = CONFIG_DURATION,
+     .offset = CONFIG_AT(blob_age_ms),
+     .preset = "168h",
+     .about = "How long contents of workspaces are kept when nobody uses them"},
+    {.key = "verbose",
+     .flag = "verbose",
+     .letter = 'v',
+     .type = CONFIG_SWITCH,
+     .offset = CONFIG_AT(verbose),
+     .preset = "no",
+     .about = "Log every run"},
+    {0},
+};
+
+_Static_assert(sizeof(config_rows) / sizeof(config_rows[0]) - 1 <= CONFIG_ROWS_MAX,
+               "more settings than struct config has room for");
+
+const struct config_row *config_table(void) {
+    return config_rows;
+}
+
+const struct config_row *config_find(const char *key, size_t len) {
+    for (const struct config_row *row = config_rows; row->key != NULL; row++)
+        if (strlen(row->key) == len && memcmp(row->key, key, len) == 0)
+            return row;
+    return NULL;
+}
