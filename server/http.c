@@ -94,6 +94,8 @@ static void http_give_up(struct http_req *req) {
     if (req->gone != NULL)
         req->gone(req);
     req->gone = NULL;
+    req->http->held -= req->held;
+    req->held = false;
     if (req->asleep)
         http_wake(req);
 }
@@ -134,7 +136,7 @@ void http_sleep(struct http_req *req) {
 }
 
 void http_wake(struct http_req *req) {
-    if (!req->asleep)
+    if (!req->asleep || req->held)
         return;
     req->asleep = false;
     if (req->phase == HTTP_BODY) {
@@ -199,6 +201,7 @@ static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
     if (req->gone != NULL && !req->dead)
         req->gone(req);
     h->in_flight--;
+    h->held -= req->held;
     if (h->app.ended != NULL)
         h->app.ended(h->app.arg, req);
     if (req->stream != NULL)
@@ -356,7 +359,7 @@ static enum MHD_Result http_whole(struct http_req *req) {
         req->upload->whole(req->upload_arg);
     else
         req->http->app.handle(req->http->app.arg, req);
-    if (req->response != NULL)
+    if (req->response != NULL && !req->held)
         return http_reply_queue(req);
     http_sleep(req);
     return MHD_YES;

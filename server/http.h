@@ -49,6 +49,8 @@ struct http_app {
     void (*handle)(void *arg, struct http_req *req);
     /* The answer is out or the connection lost: for counting. May be NULL. */
     void (*ended)(void *arg, struct http_req *req);
+    /* An answer is made: must it wait until http_release()? May be NULL. */
+    bool (*hold)(void *arg, struct http_req *req);
     void *arg;
 };
 
@@ -99,6 +101,7 @@ struct http_req {
     uint64_t asleep_ns; /* when it fell asleep */
     bool asleep;
     bool dead;                /* the client is gone; the connection only waits to be closed */
+    bool held;                /* its answer waits for http_release() */
     struct api_error refused; /* SWALLOW: the answer to come */
     struct http_header headers[HTTP_HEADERS_MAX];
     size_t header_count;
@@ -166,5 +169,8 @@ void http_reply_error(struct http_req *req, const struct api_error *error);
 /* `size` bytes that the stream produces; UINT64_MAX = as many as come. */
 void http_reply_stream(struct http_req *req, int status, const char *type, uint64_t size,
                        const struct http_stream *stream, void *arg);
+/* The answers that `hold` kept back may leave. With an error, those to requests that may have
+ * changed something (not GET and HEAD) are replaced by it. */
+void http_release(struct http *h, const struct api_error *error);
 /* The stream has something to say, or the upload can take more. Idempotent. */
 void http_wake(struct http_req *req);

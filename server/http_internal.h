@@ -30,7 +30,7 @@ struct http {
     struct loop_timer timer;
     struct loop_defer run;
     struct http_conn *first;
-    size_t connections, in_flight;
+    size_t connections, in_flight, held;
     uint64_t body_bytes; /* held by all requests */
     struct http_linger *linger_first;
     size_t linger_count;

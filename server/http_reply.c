@@ -51,8 +51,50 @@ static void http_reply_with(struct http_req *req, int status, const char *type,
     }
     if (req->stream == NULL)
         req->gone = NULL;
-    if (req->asleep)
+    const struct http_app *app = &req->http->app;
+    if (response != NULL && req->phase == HTTP_HANDLED && app->hold != NULL &&
+        app->hold(app->arg, req)) {
+        req->held = true;
+        req->http->held++;
+    } else if (req->asleep) {
         http_wake(req);
+    }
+}
+
+/* What the request did did not last: another answer. */
+static void http_reply_instead(struct http_req *req, const struct api_error *error) {
+    if (strcmp(req->method, "GET") == 0 || strcmp(req->method, "HEAD") == 0)
+        return;
+    size_t len = 0;
+    char *json = api_error_encode(error, &len);
+    struct MHD_Response *response =
+        json == NULL ? NULL : MHD_create_response_from_buffer(len, json, MHD_RESPMEM_MUST_FREE);
+    if (response == NULL) {
+        free(json);
+        return;
+    }
+    if (req->stream != NULL)
+        req->stream->done(req->stream_arg);
+    req->stream = NULL;
+    req->gone = NULL;
+    MHD_destroy_response(req->response);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, HTTP_JSON);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    req->response = response;
+    req->status = error->status;
+}
+
+void http_release(struct http *h, const struct api_error *error) {
+    for (struct http_conn *c = h->first; c != NULL && h->held > 0; c = c->next) {
+        struct http_req *req = c->req;
+        if (req == NULL || !req->held)
+            continue;
+        req->held = false;
+        h->held--;
+        if (error != NULL && !req->dead)
+            http_reply_instead(req, error);
+        http_wake(req);
+    }
 }
 
 void http_reply(struct http_req *req, int status, const char *type, const struct http_body *body) {

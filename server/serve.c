@@ -183,11 +183,18 @@ static int serve_blobs(struct serve *v, struct err *err) {
     return v->server.blobs == NULL ? -1 : 0;
 }
 
-static int serve_core(struct serve *v, struct err *err) {
+static int serve_store(struct serve *v, struct err *err) {
     struct server *s = &v->server;
     s->loop = loop_new(err);
-    if (s->loop == NULL)
+    fd_cleanup int dir = s->loop != NULL ? state_open_dir(&s->state, STATE_SERVER, err) : -1;
+    if (dir < 0)
         return -1;
+    struct store_options options = {.loop = s->loop, .log = &s->log, .dir = dir};
+    return store_open(&options, &s->store, err);
+}
+
+static int serve_core(struct serve *v, struct err *err) {
+    struct server *s = &v->server;
     s->work = work_new(s->loop, SERVE_WORKERS, err);
     if (s->work == NULL)
         return -1;
@@ -214,10 +221,33 @@ static int serve_core(struct serve *v, struct err *err) {
 
 static void serve_signal(void *arg, uint32_t events);
 
+/* Nobody is told of what is not durable yet. */
+static void serve_committed(void *arg, int rc, const struct err *err) {
+    struct server *s = arg;
+    struct api_error error = {0};
+    if (rc < 0)
+        server_no_store(s, err, &error);
+    http_release(s->http, rc < 0 ? &error : NULL);
+}
+
+static bool serve_hold(void *arg, struct http_req *req) {
+    struct server *s = arg;
+    (void)req;
+    if (!store_writing(s->store))
+        return false;
+    s->answers.fn = serve_committed;
+    s->answers.arg = s;
+    store_then(s->store, &s->answers);
+    return true;
+}
+
 static int serve_http(struct serve *v, struct err *err) {
     struct server *s = &v->server;
-    struct http_app app = {
-        .begin = route_begin, .handle = route_handle, .ended = route_ended, .arg = s};
+    struct http_app app = {.begin = route_begin,
+                           .handle = route_handle,
+                           .ended = route_ended,
+                           .hold = serve_hold,
+                           .arg = s};
     v->http.listen_fd = fd_steal(&v->listener);
     v->http.header_ms = SERVE_HEADER_MS;
     v->http.body_ms = SERVE_BODY_MS;
@@ -238,8 +268,9 @@ static int (*const serve_stages[])(struct serve *v, struct err *err) = {
     serve_memory,
     serve_tokens,
     serve_probe, /* what it must enforce itself */
+    serve_store, /* the loop, and the database */
     serve_blobs, /* contents of workspaces that are there already */
-    serve_core,  /* loop, workers, connections to the runner */
+    serve_core,  /* workers, connections to the runner */
     serve_http,
 };
 
@@ -323,6 +354,8 @@ static void serve_clean_up(struct serve *v) {
         loop_del(s->loop, &v->signal_source);
         loop_timer_stop(s->loop, &v->timer);
     }
+    if (s->store != NULL)
+        store_then_stop(s->store, &s->answers);
     http_stop(s->http);
     work_free(s->work);
     runs_done(&s->runs);
@@ -332,6 +365,7 @@ static void serve_clean_up(struct serve *v) {
     blobs_close(s->blobs);
     links_stop(&s->links);
     auth_stop(&s->auth);
+    store_close(s->store);
     loop_free(s->loop);
     fd_close(&v->signals);
     fd_close(&v->listener);

@@ -15,6 +15,7 @@
 #include "sandboxes.h"
 #include "snapshots.h"
 #include "state.h"
+#include "store.h"
 #include "work.h"
 
 #define SERVER_VERSION "0.1.0"
@@ -34,6 +35,8 @@ struct server {
     struct loop *loop;
     struct log log;
     struct state state; /* also the current directory */
+    struct store *store;
+    struct store_waiter answers; /* those that are held back until the store has committed */
     struct auth auth;
     struct links links;
     struct metrics metrics;
@@ -52,3 +55,6 @@ struct server {
 
 /* Would it accept a run now? NULL = yes, else one sentence why not (valid until the next call). */
 const char *server_not_ready(const struct server *s);
+/* The error for a request whose changes could not be stored; `err` may be NULL: it has not been
+ * tried, the store is sick. */
+void server_no_store(struct server *s, const struct err *err, struct api_error *error);

@@ -30,8 +30,13 @@ struct store;
 struct store_options {
     struct loop *loop; /* borrowed; NULL = a command line tool: each call commits for itself */
     struct log *log;
-    int dir; /* STATE/server; borrowed; the files belong to its owner, and so must the caller */
+    int dir; /* STATE/server; borrowed; ERR_STATE unless its owner is the caller */
 };
+
+/* For a command of the administrator: as root it becomes the owner of STATE/server for good, so
+ * that no file of the database gets another owner, then opens. It may run beside the server. */
+struct state;
+int store_open_tool(const struct state *state, struct store **out, struct err *err);
 
 /* Opens, and brings the tables to the newest version (PRAGMA user_version, one transaction a step).
  * A database of a newer version is refused with one sentence and not touched (ERR_STATE). */
@@ -51,9 +56,15 @@ struct store_waiter {
  * round, fn is called before the function returns. */
 void store_then(struct store *s, struct store_waiter *w);
 void store_then_stop(struct store *s, struct store_waiter *w);
+/* Has anything been written in this round that is not durable yet? The answer to a request that is
+ * made meanwhile is held back by http until it is (http_hold()), and becomes 507 or 503 when it
+ * cannot be; handlers that write a few rows and answer need not care. */
+bool store_writing(const struct store *s);
 
 /* Why nothing can be written now (one sentence, valid until the next call), or NULL. While it is
  * not NULL no new work is taken (507 no_space, else 503 store). */
-const char *store_sick(const struct store *s);
+const char *store_sick(struct store *s);
 /* Is it the space that is short? */
 bool store_full(const struct store *s);
+/* Tries to write, when it was sick. True = it works. */
+bool store_probe(struct store *s);

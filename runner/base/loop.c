@@ -25,6 +25,7 @@ struct loop {
     int at;                   /* the one being delivered */
     struct loop_timer **heap; /* the earliest first; heap[i]->slot == i + 1 */
     size_t timers, room;
+    struct loop_queue first; /* deferred, in front of all others */
     struct loop_queue later; /* deferred, not yet begun */
     struct loop_queue ready; /* being worked off */
 };
@@ -181,10 +182,18 @@ void loop_defer(struct loop *loop, struct loop_defer *d, void (*fn)(void *arg), 
     loop_queue_put(&loop->later, d);
 }
 
+void loop_defer_first(struct loop *loop, struct loop_defer *d, void (*fn)(void *arg), void *arg) {
+    if (d->pending)
+        return;
+    *d = (struct loop_defer){.fn = fn, .arg = arg, .pending = true};
+    loop_queue_put(&loop->first, d);
+}
+
 void loop_defer_stop(struct loop *loop, struct loop_defer *d) {
     if (!d->pending)
         return;
     d->pending = false;
+    loop_queue_drop(&loop->first, d);
     loop_queue_drop(&loop->later, d);
     loop_queue_drop(&loop->ready, d);
 }
@@ -193,7 +202,7 @@ void loop_defer_stop(struct loop *loop, struct loop_defer *d) {
 
 /* How long this round may sleep: until the first timer, or not at all when work is waiting. */
 static uint64_t loop_wait_ns(const struct loop *loop, uint64_t max_wait_ns) {
-    if (loop->stop || loop->later.first)
+    if (loop->stop || loop->first.first || loop->later.first)
         return 0;
     if (!loop->timers)
         return max_wait_ns;
@@ -251,10 +260,10 @@ static void loop_run_timers(struct loop *loop) {
     }
 }
 
-static void loop_run_deferred(struct loop *loop) {
-    /* What these defer in their turn is for the next round. */
-    loop->ready = loop->later;
-    loop->later = (struct loop_queue){0};
+static void loop_run_deferred(struct loop *loop, struct loop_queue *waiting) {
+    /* What these defer in their turn to the same list is for the next round. */
+    loop->ready = *waiting;
+    *waiting = (struct loop_queue){0};
     while (loop->ready.first) {
         struct loop_defer *d = loop->ready.first;
         loop_queue_drop(&loop->ready, d);
@@ -270,7 +279,8 @@ int loop_once(struct loop *loop, uint64_t max_wait_ns, struct err *err) {
     loop->fetched = n < 0 ? 0 : n;
     loop_run_events(loop);
     loop_run_timers(loop);
-    loop_run_deferred(loop);
+    loop_run_deferred(loop, &loop->first);
+    loop_run_deferred(loop, &loop->later);
     return 0;
 }
 

@@ -49,6 +49,9 @@ struct loop_defer {
     bool pending;
 };
 void loop_defer(struct loop *loop, struct loop_defer *d, void (*fn)(void *arg), void *arg);
+/* As loop_defer(), but in front of all deferred work of the round: after its events and timers, for
+ * what the deferred work (answers that leave) must come after. */
+void loop_defer_first(struct loop *loop, struct loop_defer *d, void (*fn)(void *arg), void *arg);
 /* Takes it back: its owner is going away. Idempotent. */
 void loop_defer_stop(struct loop *loop, struct loop_defer *d);
 

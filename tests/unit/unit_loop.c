@@ -413,6 +413,41 @@ static void test_deferred_work(void **state) {
     loop_free(loop);
 }
 
+static void on_first(void *arg) {
+    struct actor *a = arg;
+    note(a);
+    if (a->victim)
+        loop_defer(a->loop, &a->victim->defer, on_defer, a->victim);
+}
+
+static void test_what_comes_first_comes_in_front_of_deferred_work(void **state) {
+    (void)state;
+    struct loop *loop = make_loop();
+    int order = 0;
+    struct actor a = {.loop = loop, .order = &order}, b = a, c = a, event = a;
+    watch(&event, loop);
+    loop_defer(loop, &a.defer, on_defer, &a);
+    loop_defer_first(loop, &b.defer, on_first, &b);
+    loop_defer_first(loop, &b.defer, on_first, &b);
+    b.victim = &c; /* what it defers is done in the same round */
+    once(loop, UINT64_MAX);
+    assert_int_equal(event.position, 1);
+    assert_int_equal(b.position, 2);
+    assert_int_equal(a.position, 3);
+    assert_int_equal(c.position, 4);
+    loop_del(loop, &event.source);
+    loop_defer_first(loop, &b.defer, on_first, &b);
+    loop_defer_stop(loop, &b.defer);
+    once(loop, 0);
+    assert_int_equal(b.calls, 1);
+    /* While something waits for its round, the loop does not sleep. */
+    loop_defer_first(loop, &b.defer, on_first, &b);
+    once(loop, UINT64_MAX);
+    assert_int_equal(b.calls, 2);
+    close(event.fd);
+    loop_free(loop);
+}
+
 static void on_stop(void *arg) {
     loop_stop(arg);
 }
@@ -445,6 +480,7 @@ int main(void) {
         cmocka_unit_test(test_max_wait_bounds_a_round),
         cmocka_unit_test(test_a_timer_may_stop_another_and_rearm_itself),
         cmocka_unit_test(test_deferred_work),
+        cmocka_unit_test(test_what_comes_first_comes_in_front_of_deferred_work),
         cmocka_unit_test(test_run_and_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
