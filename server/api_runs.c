@@ -86,8 +86,8 @@ static int api_runs_check_room(struct server *s, const struct run_request *r,
     return 0;
 }
 
-static struct run *api_runs_accept(struct server *s, struct run_request *r, const char *owner,
-                                   struct api_error *error) {
+static struct run *api_runs_accept(struct server *s, struct run_request *r,
+                                   const struct http_req *req, struct api_error *error) {
     const struct link *shard = links_first_ready(&s->links);
     if (shard == NULL) {
         api_error_set(error, 503, "no_runner", NULL,
@@ -107,7 +107,9 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, cons
     err_clear(&err);
     struct run *run = run_new(&s->runs, r, &policy->head, &admit, &err);
     free(admit.steps);
-    if (run != NULL && runs_add(&s->runs, run, owner, &err) == 0)
+    if (run != NULL)
+        run->token = accounts_token_ref(req->token);
+    if (run != NULL && runs_add(&s->runs, run, req->user_name, &err) == 0)
         return run;
     run_free(run);
     log_err(&s->log, LOG_ERROR, "run_not_made", &err);
@@ -137,7 +139,7 @@ static void api_runs_decoded(struct server *s, struct http_req *req, struct run_
     struct run *run = NULL;
     if (api_runs_check_room(s, r, &error) == 0 && api_runs_check_size(r, &error) == 0 &&
         api_runs_check_image(r->image, &error) == 0)
-        run = api_runs_accept(s, r, req->user_name, &error);
+        run = api_runs_accept(s, r, req, &error);
     request_done(r);
     if (run == NULL) {
         if (error.status == 503 || error.status == 429)

@@ -489,6 +489,14 @@ void http_stop(struct http *h) {
     free(h);
 }
 
+/* The descriptor reports a hang-up, which is what a client that goes away looks like. */
+void http_break(struct http *h, bool (*is_meant)(void *arg, const struct http_req *req),
+                void *arg) {
+    for (struct http_conn *c = h->first; c != NULL; c = c->next)
+        if (c->req != NULL && is_meant(arg, c->req))
+            shutdown(c->fd, SHUT_RDWR);
+}
+
 size_t http_in_flight(const struct http *h) {
     return h->in_flight;
 }

@@ -21,6 +21,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "accounts.h"
 #include "api_error.h"
 #include "err.h"
 #include "log.h"
@@ -116,9 +117,10 @@ struct http_req {
     void (*gone)(struct http_req *req);
     /* A client that closed only its sending side counts as gone, too. */
     bool half_close_is_gone;
-    const char *user; /* borrowed from the authenticator's record copy below */
-    char user_name[64];
-    bool user_admin;
+    struct accounts_token *token; /* who asks; counted; NULL = nobody (a public route) */
+    const char *user;             /* = user_name */
+    char user_name[ACCOUNTS_NAME_SIZE];
+    bool user_admin; /* the token has the scope admin */
     const struct route *route;
 };
 
@@ -134,6 +136,9 @@ struct http *http_start(struct loop *loop, struct log *log, const struct http_op
                         const struct http_app *app, struct err *err);
 /* Breaks off what is open. NULL allowed. */
 void http_stop(struct http *h);
+/* Breaks off every connection whose request is meant: streams, waiting requests, uploads. Their
+ * handlers see a client that has gone. */
+void http_break(struct http *h, bool (*is_meant)(void *arg, const struct http_req *req), void *arg);
 /* Requests that have no whole answer yet. */
 size_t http_in_flight(const struct http *h);
 size_t http_connections(const struct http *h);

@@ -4,79 +4,100 @@
 #include <string.h>
 #include <strings.h>
 
+#include "accounts_scope.h"
 #include "api.h"
+#include "clock.h"
 #include "server.h"
 #include "str.h"
 
 /* A body that nobody asked for. */
 #define ROUTE_IDLE_BODY_MAX (64u * 1024)
 
+/* What belongs to the caller may be looked at with the scope of its family, or with `read`. */
+#define ROUTE_RUN ACCOUNTS_RUN
+#define ROUTE_RUN_GET (ACCOUNTS_RUN | ACCOUNTS_READ)
+#define ROUTE_SANDBOX ACCOUNTS_SANDBOX
+#define ROUTE_SANDBOX_GET (ACCOUNTS_SANDBOX | ACCOUNTS_READ)
+#define ROUTE_FILES ACCOUNTS_FILES
+#define ROUTE_FILES_GET (ACCOUNTS_FILES | ACCOUNTS_READ)
+
 const struct route route_table[] = {
-    {"POST", "/v1/runs", ROUTE_BODY, api_runs_create},
-    {"GET", "/v1/runs", 0, api_runs_list},
-    {"GET", "/v1/runs/{}", 0, api_runs_get},
-    {"DELETE", "/v1/runs/{}", 0, api_runs_delete},
-    {"GET", "/v1/runs/{}/events", 0, api_events_get},
-    {"GET", "/v1/runs/{}/steps/{}/stdout", 0, api_raw_stdout},
-    {"GET", "/v1/runs/{}/steps/{}/stderr", 0, api_raw_stderr},
-    {"POST", "/v1/sandboxes", ROUTE_BODY, api_sandboxes_create},
-    {"GET", "/v1/sandboxes", 0, api_sandboxes_list},
-    {"GET", "/v1/sandboxes/{}", 0, api_sandboxes_get},
-    {"DELETE", "/v1/sandboxes/{}", 0, api_sandbox_life_delete},
-    {"POST", "/v1/sandboxes/{}/ttl", ROUTE_BODY, api_sandbox_life_ttl},
-    {"POST", "/v1/sandboxes/{}/pause", 0, api_sandbox_life_pause},
-    {"POST", "/v1/sandboxes/{}/resume", 0, api_sandbox_life_resume},
-    {"POST", "/v1/sandboxes/{}/restore", ROUTE_BODY, api_sandbox_life_restore},
-    {"POST", "/v1/sandboxes/{}/snapshots", ROUTE_BODY, api_snapshots_create},
-    {"POST", "/v1/sandboxes/{}/fork", ROUTE_BODY, api_fork},
-    {"GET", "/v1/snapshots", 0, api_snapshots_list},
-    {"GET", "/v1/snapshots/{}", 0, api_snapshots_get},
-    {"DELETE", "/v1/snapshots/{}", 0, api_snapshots_delete},
-    {"GET", "/v1/sandboxes/{}/files/{*}", 0, api_files_get},
-    {"PUT", "/v1/sandboxes/{}/files/{*}", ROUTE_UPLOAD, api_files_put},
-    {"DELETE", "/v1/sandboxes/{}/files/{*}", 0, api_files_delete},
-    {"GET", "/v1/sandboxes/{}/stat/{*}", 0, api_files_stat},
-    {"GET", "/v1/sandboxes/{}/list/{*}", 0, api_files_list},
-    {"POST", "/v1/sandboxes/{}/mkdir/{*}", 0, api_files_mkdir},
-    {"POST", "/v1/sandboxes/{}/move", ROUTE_BODY, api_files_move},
-    {"GET", "/v1/sandboxes/{}/watch/{*}", 0, api_files_watch},
-    {"GET", "/v1/sandboxes/{}/archive/{*}", 0, api_archive_get},
-    {"PUT", "/v1/sandboxes/{}/archive/{*}", ROUTE_UPLOAD, api_archive_put},
-    {"POST", "/v1/sandboxes/{}/exec", ROUTE_BODY, api_exec_create},
-    {"GET", "/v1/sandboxes/{}/exec", 0, api_exec_list},
-    {"GET", "/v1/sandboxes/{}/exec/{}", 0, api_exec_get},
-    {"DELETE", "/v1/sandboxes/{}/exec/{}", 0, api_exec_delete},
-    {"GET", "/v1/sandboxes/{}/exec/{}/events", 0, api_exec_events_get},
-    {"GET", "/v1/sandboxes/{}/exec/{}/stdout", 0, api_exec_stdout},
-    {"GET", "/v1/sandboxes/{}/exec/{}/stderr", 0, api_exec_stderr},
-    {"POST", "/v1/sandboxes/{}/exec/{}/stdin", ROUTE_RAW, api_exec_stdin_post},
-    {"POST", "/v1/sandboxes/{}/exec/{}/signal", 0, api_exec_signal},
-    {"POST", "/v1/sandboxes/{}/exec/{}/resize", 0, api_exec_resize},
-    {"POST", "/v1/sandboxes/{}/sync", ROUTE_BODY, api_sync_post},
-    {"GET", "/v1/sandboxes/{}/changes", 0, api_sync_changes},
-    {"PUT", "/v1/blobs/{}", ROUTE_UPLOAD, api_blobs_put},
-    {"GET", "/v1/blobs/{}", 0, api_blobs_get},
-    {"GET", "/v1/policies", 0, api_policies_list},
-    {"GET", "/v1/policies/{}", 0, api_policies_get},
-    {"GET", "/v1/capabilities", 0, api_info_capabilities},
-    {"GET", "/v1/images", 0, api_info_images},
-    {"GET", "/v1/me", 0, api_info_me},
-    {"GET", "/metrics", ROUTE_ADMIN, api_info_metrics},
-    {"GET", "/healthz", ROUTE_PUBLIC, api_info_healthz},
-    {"GET", "/readyz", ROUTE_PUBLIC, api_info_readyz},
-    {"GET", "/openapi.json", ROUTE_PUBLIC, openapi_get},
+    {"POST", "/v1/runs", ROUTE_BODY, api_runs_create, ROUTE_RUN},
+    {"GET", "/v1/runs", 0, api_runs_list, ROUTE_RUN_GET},
+    {"GET", "/v1/runs/{}", 0, api_runs_get, ROUTE_RUN_GET},
+    {"DELETE", "/v1/runs/{}", 0, api_runs_delete, ROUTE_RUN},
+    {"GET", "/v1/runs/{}/events", 0, api_events_get, ROUTE_RUN_GET},
+    {"GET", "/v1/runs/{}/steps/{}/stdout", 0, api_raw_stdout, ROUTE_RUN_GET},
+    {"GET", "/v1/runs/{}/steps/{}/stderr", 0, api_raw_stderr, ROUTE_RUN_GET},
+    {"POST", "/v1/sandboxes", ROUTE_BODY, api_sandboxes_create, ROUTE_SANDBOX},
+    {"GET", "/v1/sandboxes", 0, api_sandboxes_list, ROUTE_SANDBOX_GET},
+    {"GET", "/v1/sandboxes/{}", 0, api_sandboxes_get, ROUTE_SANDBOX_GET},
+    {"DELETE", "/v1/sandboxes/{}", 0, api_sandbox_life_delete, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/ttl", ROUTE_BODY, api_sandbox_life_ttl, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/pause", 0, api_sandbox_life_pause, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/resume", 0, api_sandbox_life_resume, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/restore", ROUTE_BODY, api_sandbox_life_restore, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/snapshots", ROUTE_BODY, api_snapshots_create, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/fork", ROUTE_BODY, api_fork, ROUTE_SANDBOX},
+    {"GET", "/v1/snapshots", 0, api_snapshots_list, ROUTE_SANDBOX_GET},
+    {"GET", "/v1/snapshots/{}", 0, api_snapshots_get, ROUTE_SANDBOX_GET},
+    {"DELETE", "/v1/snapshots/{}", 0, api_snapshots_delete, ROUTE_SANDBOX},
+    {"GET", "/v1/sandboxes/{}/files/{*}", 0, api_files_get, ROUTE_FILES_GET},
+    {"PUT", "/v1/sandboxes/{}/files/{*}", ROUTE_UPLOAD, api_files_put, ROUTE_FILES},
+    {"DELETE", "/v1/sandboxes/{}/files/{*}", 0, api_files_delete, ROUTE_FILES},
+    {"GET", "/v1/sandboxes/{}/stat/{*}", 0, api_files_stat, ROUTE_FILES_GET},
+    {"GET", "/v1/sandboxes/{}/list/{*}", 0, api_files_list, ROUTE_FILES_GET},
+    {"POST", "/v1/sandboxes/{}/mkdir/{*}", 0, api_files_mkdir, ROUTE_FILES},
+    {"POST", "/v1/sandboxes/{}/move", ROUTE_BODY, api_files_move, ROUTE_FILES},
+    {"GET", "/v1/sandboxes/{}/watch/{*}", 0, api_files_watch, ROUTE_FILES_GET},
+    {"GET", "/v1/sandboxes/{}/archive/{*}", 0, api_archive_get, ROUTE_FILES_GET},
+    {"PUT", "/v1/sandboxes/{}/archive/{*}", ROUTE_UPLOAD, api_archive_put, ROUTE_FILES},
+    {"POST", "/v1/sandboxes/{}/exec", ROUTE_BODY, api_exec_create, ROUTE_SANDBOX},
+    {"GET", "/v1/sandboxes/{}/exec", 0, api_exec_list, ROUTE_SANDBOX_GET},
+    {"GET", "/v1/sandboxes/{}/exec/{}", 0, api_exec_get, ROUTE_SANDBOX_GET},
+    {"DELETE", "/v1/sandboxes/{}/exec/{}", 0, api_exec_delete, ROUTE_SANDBOX},
+    {"GET", "/v1/sandboxes/{}/exec/{}/events", 0, api_exec_events_get, ROUTE_SANDBOX_GET},
+    {"GET", "/v1/sandboxes/{}/exec/{}/stdout", 0, api_exec_stdout, ROUTE_SANDBOX_GET},
+    {"GET", "/v1/sandboxes/{}/exec/{}/stderr", 0, api_exec_stderr, ROUTE_SANDBOX_GET},
+    {"POST", "/v1/sandboxes/{}/exec/{}/stdin", ROUTE_RAW, api_exec_stdin_post, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/exec/{}/signal", 0, api_exec_signal, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/exec/{}/resize", 0, api_exec_resize, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/sync", ROUTE_BODY, api_sync_post, ROUTE_FILES},
+    {"GET", "/v1/sandboxes/{}/changes", 0, api_sync_changes, ROUTE_FILES_GET},
+    {"PUT", "/v1/blobs/{}", ROUTE_UPLOAD, api_blobs_put, ROUTE_FILES},
+    {"GET", "/v1/blobs/{}", 0, api_blobs_get, ROUTE_FILES_GET},
+    {"GET", "/v1/policies", 0, api_policies_list, 0},
+    {"GET", "/v1/policies/{}", 0, api_policies_get, 0},
+    {"GET", "/v1/capabilities", 0, api_info_capabilities, 0},
+    {"GET", "/v1/images", 0, api_info_images, 0},
+    {"GET", "/v1/me", 0, api_info_me, 0},
+    {"GET", "/metrics", 0, api_info_metrics, ACCOUNTS_METRICS | ACCOUNTS_ADMIN},
+    {"GET", "/healthz", ROUTE_PUBLIC, api_info_healthz, 0},
+    {"GET", "/readyz", ROUTE_PUBLIC, api_info_readyz, 0},
+    {"GET", "/openapi.json", ROUTE_PUBLIC, openapi_get, 0},
     {0},
 };
 
 static int route_authenticate(struct server *s, struct http_req *req, struct api_error *error) {
-    const struct token_record *who = auth_check(&s->auth, http_header(req, "Authorization"));
-    if (who == NULL)
+    struct accounts_token *token =
+        accounts_check(s->accounts.accounts, http_header(req, "Authorization"), clock_real_ms());
+    if (token == NULL)
         return api_error_set(error, 401, "unauthorized", NULL,
                              "This needs a valid token: Authorization: Bearer TOKEN.");
-    str_copy(req->user_name, sizeof(req->user_name), who->name);
+    req->token = accounts_token_ref(token);
+    str_copy(req->user_name, sizeof(req->user_name), token->user->name);
     req->user = req->user_name;
-    req->user_admin = who->admin;
+    req->user_admin = (token->scopes & ACCOUNTS_ADMIN) != 0;
     return 0;
+}
+
+static int route_check_scope(const struct route *r, const struct http_req *req,
+                             struct api_error *error) {
+    char names[ACCOUNTS_SCOPE_NAMES_SIZE];
+    if (r->scopes == 0 || (req->token->scopes & r->scopes) != 0)
+        return 0;
+    accounts_scope_names(r->scopes, " or ", names);
+    return api_error_set(error, 403, "scope", NULL, "This needs a token with the scope %s.", names);
 }
 
 /* application/json, with or without parameters, and application/…+json. Also what curl -d says when
@@ -119,8 +140,8 @@ int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct a
         *error = missing;
         return -1;
     }
-    if ((r->flags & ROUTE_ADMIN) != 0 && !req->user_admin)
-        return api_error_set(error, 403, "forbidden", NULL, "This needs an administrator's token.");
+    if ((r->flags & ROUTE_PUBLIC) == 0 && route_check_scope(r, req, error) < 0)
+        return -1;
     if ((r->flags & (ROUTE_BODY | ROUTE_UPLOAD)) != 0 &&
         route_check_body(req, (r->flags & ROUTE_BODY) != 0, error) < 0)
         return -1;
@@ -148,6 +169,8 @@ void route_ended(void *server, struct http_req *req) {
     struct server *s = server;
     if (req->status > 0 && req->status < METRICS_STATUS_MAX)
         s->metrics.responses[req->status / 100]++;
+    accounts_token_unref(req->token);
+    req->token = NULL;
     if (s->draining && s->quiet != NULL && http_in_flight(s->http) == 0)
         s->quiet(s->quiet_arg);
 }

@@ -26,7 +26,6 @@ struct route_args {
 
 enum route_flag {
     ROUTE_PUBLIC = 1, /* no token needed */
-    ROUTE_ADMIN = 2,
     ROUTE_BODY = 4,   /* takes a JSON body; others ignore a short one */
     ROUTE_RAW = 16,   /* takes a body of any type, at most SERVER_RAW_MAX bytes */
     ROUTE_UPLOAD = 8, /* called when the headers are in, and takes the body in pieces:
@@ -38,6 +37,7 @@ struct route {
     const char *pattern; /* "/v1/runs/{}/events", "/v1/sandboxes/{}/files/{*}" */
     unsigned flags;
     void (*handle)(struct server *s, struct http_req *req, const struct route_args *args);
+    unsigned scopes; /* enum accounts_scope: the token needs one of them; 0 = any token will do */
 };
 
 /* The routes of the server; ends with a row whose method is NULL. */

@@ -120,6 +120,7 @@ void run_free(struct run *run) {
     events_done(&run->events);
     request_done(&run->request);
     answer_bytes_drop(run->answer);
+    accounts_token_unref(run->token);
     free(run);
 }
 

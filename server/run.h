@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "accounts.h"
 #include "buf.h"
 #include "capture.h"
 #include "end_json.h"
@@ -83,6 +84,7 @@ struct run {
     struct runs *runs; /* borrowed */
     char id[RUN_ID_SIZE];
     char owner[RUN_OWNER_SIZE];
+    struct accounts_token *token; /* that asked for it; counted; NULL = of an earlier server */
     char image[WIRE_NAME_MAX];
     enum run_phase phase;
     struct run_request request; /* until the run is done */

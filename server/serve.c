@@ -129,8 +129,23 @@ static int serve_memory(struct serve *v, struct err *err) {
     return 0;
 }
 
-static int serve_tokens(struct serve *v, struct err *err) {
-    return auth_start(&v->server.auth, &v->server.log, err);
+/* Open streams and waiting requests of a token that is not valid any more are broken off. */
+static bool serve_is_revoked(void *arg, const struct http_req *req) {
+    (void)arg;
+    return req->token != NULL && req->token->revoked;
+}
+
+static void serve_revoked(void *arg) {
+    struct server *s = arg;
+    if (s->http != NULL)
+        http_break(s->http, serve_is_revoked, s);
+}
+
+static int serve_accounts(struct serve *v, struct err *err) {
+    struct server *s = &v->server;
+    s->accounts.revoked = serve_revoked;
+    s->accounts.arg = s;
+    return accounts_live_start(&s->accounts, s->loop, &s->log, err);
 }
 
 static int serve_probe(struct serve *v, struct err *err) {
@@ -266,11 +281,11 @@ static int (*const serve_stages[])(struct serve *v, struct err *err) = {
     serve_block_signals,
     serve_drop, /* root is given up; nothing from outside was read until here */
     serve_memory,
-    serve_tokens,
-    serve_probe, /* what it must enforce itself */
-    serve_store, /* the loop, and the database */
-    serve_blobs, /* contents of workspaces that are there already */
-    serve_core,  /* workers, connections to the runner */
+    serve_probe,    /* what it must enforce itself */
+    serve_store,    /* the loop, and the database */
+    serve_blobs,    /* contents of workspaces that are there already */
+    serve_core,     /* workers, connections to the runner */
+    serve_accounts, /* who may ask */
     serve_http,
 };
 
@@ -364,7 +379,7 @@ static void serve_clean_up(struct serve *v) {
     execs_hub_free(s->exec_hub);
     blobs_close(s->blobs);
     links_stop(&s->links);
-    auth_stop(&s->auth);
+    accounts_live_stop(&s->accounts);
     store_close(s->store);
     loop_free(s->loop);
     fd_close(&v->signals);

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "auth.h"
+#include "accounts_live.h"
 #include "blobs.h"
 #include "http.h"
 #include "links.h"
@@ -37,7 +37,7 @@ struct server {
     struct state state; /* also the current directory */
     struct store *store;
     struct store_waiter answers; /* those that are held back until the store has committed */
-    struct auth auth;
+    struct accounts_live accounts;
     struct links links;
     struct metrics metrics;
     struct runs runs;

@@ -28,6 +28,8 @@
 #define STATE_SERVER "server"
 #define STATE_LOG "log"
 #define STATE_TOKENS "server/tokens"
+/* Written to when users or tokens were changed in the store by another process. */
+#define STATE_ACCOUNTS_CHANGED "server/accounts.changed"
 #define STATE_ADMIN_TOKEN "admin.token"
 #define STATE_LOCK_SERVER "lock.server"
 #define STATE_LOCK_RUNNER "lock.runner"

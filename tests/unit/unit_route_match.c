@@ -12,12 +12,12 @@ static void nothing(struct server *s, struct http_req *req, const struct route_a
 }
 
 static const struct route table[] = {
-    {"POST", "/v1/runs", 0, nothing},
-    {"GET", "/v1/runs", 0, nothing},
-    {"GET", "/v1/runs/{}", 0, nothing},
-    {"DELETE", "/v1/runs/{}", 0, nothing},
-    {"GET", "/v1/runs/{}/steps/{}/stdout", 0, nothing},
-    {"PUT", "/v1/boxes/{}/files/{*}", 0, nothing},
+    {"POST", "/v1/runs", 0, nothing, 0},
+    {"GET", "/v1/runs", 0, nothing, 0},
+    {"GET", "/v1/runs/{}", 0, nothing, 0},
+    {"DELETE", "/v1/runs/{}", 0, nothing, 0},
+    {"GET", "/v1/runs/{}/steps/{}/stdout", 0, nothing, 0},
+    {"PUT", "/v1/boxes/{}/files/{*}", 0, nothing, 0},
     {0},
 };
 
