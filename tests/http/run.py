@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Runs the HTTP tests against real servers and prints TAP.
 
-    run.py [--only PATTERN] [--quick] [--sanitized] [--list]
+    run.py [--only PATTERN] [--part PART] [--quick] [--sanitized] [--list]
 
 --only takes a regular expression that is searched in "module: name"; it may be given several
 times. All tests share one server and runner, on a free loopback port and a temporary state
-directory, except those that bring their own. --sanitized takes the server that was built with
+directory, except those that bring their own. --part takes a part of them, so that two can run at
+once: shared, own (pairs of their own) or alone (what needs the machine for itself). --sanitized takes the server that was built with
 sanitizers and the tests that send it what is hostile. After every test the shared pair must be
 clean (see clean.py)."""
 
@@ -52,10 +53,16 @@ SANITIZED = (
 )
 
 
+def part(test):
+    return "alone" if test.alone else "own" if test.own else "shared"
+
+
 def chosen(arguments):
     tests = suite.TESTS
     if arguments.sanitized:
         tests = [one for one in tests if one.module in SANITIZED and not one.slow and not one.own]
+    if arguments.part:
+        tests = [one for one in tests if part(one) == arguments.part]
     if arguments.quick:
         tests = [one for one in tests if not one.slow]
     if arguments.only:
@@ -201,6 +208,7 @@ def runner_end(pair):
 def main():
     parser = argparse.ArgumentParser(description="HTTP tests of Pinfold, TAP on stdout")
     parser.add_argument("--only", action="append", metavar="PATTERN")
+    parser.add_argument("--part", choices=("shared", "own", "alone"))
     parser.add_argument("--quick", action="store_true", help="leave the slow ones out")
     parser.add_argument("--sanitized", action="store_true")
     parser.add_argument("--list", action="store_true")

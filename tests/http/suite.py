@@ -16,7 +16,7 @@ class Deadline(BaseException):
 
 
 class Test:
-    def __init__(self, module, name, function, case, deadline, slow, own):
+    def __init__(self, module, name, function, case, deadline, slow, own, alone=False):
         self.module = module
         self.name = name
         self.function = function
@@ -24,6 +24,7 @@ class Test:
         self.deadline = deadline
         self.slow = slow
         self.own = own
+        self.alone = alone
 
     def title(self):
         # A "#" in a TAP line starts a directive.
@@ -36,11 +37,13 @@ class Test:
 TESTS = []
 
 
-def add(name, function, case=None, deadline=DEFAULT_DEADLINE, slow=False, own=False):
+def add(
+    name, function, case=None, deadline=DEFAULT_DEADLINE, slow=False, own=False, alone=False
+):
     """Registers one test. `slow` ones run after all quick ones; `own` ones bring their own
-    servers."""
+    servers; `alone` ones measure time or CPU shares, so no other suite runs beside them."""
     module = function.__module__.removeprefix("test_")
-    TESTS.append(Test(module, name, function, case, deadline, slow, own))
+    TESTS.append(Test(module, name, function, case, deadline, slow, own, alone))
 
 
 def test(name, **options):

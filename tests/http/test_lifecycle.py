@@ -140,7 +140,7 @@ def _(pair):
     )
 
 
-@test("short runs do not get slower, and no zombie or thread stays", case="158, 160", deadline=60)
+@test("short runs do not get slower, and no zombie or thread stays", case="158, 160", alone=True, deadline=60)
 def _(pair):
     def burst(count):
         times = []

@@ -258,7 +258,7 @@ def _(pair):
     check.within(1, int(cpus), os.cpu_count(), "affinity")
 
 
-@test("the CPU share holds for many threads", case=29)
+@test("the CPU share holds for many threads", case=29, alone=True)
 def _(pair):
     script = "for i in 1 2 3 4 5 6 7 8; do (%s) & done; wait" % SPIN
     answer = pair.client.sh(script, limits={"cpus_milli": 500, "wall_ms": 2000})
