@@ -88,10 +88,11 @@ int accounts_live_read(struct accounts_live *l, struct err *err) {
     return rc;
 }
 
-/* A file that is replaced has another inode, and the watch is on the inode. */
+/* A file that is replaced has another inode, and the watch is on the inode. The file is made by an
+ * open for reading: closing one for writing would be the next event. */
 static void accounts_live_watch(struct accounts_live *l) {
     fd_cleanup int fd = open(STATE_ACCOUNTS_CHANGED,
-                             O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+                             O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd >= 0)
         l->watch_changed = inotify_add_watch(l->notify, STATE_ACCOUNTS_CHANGED,
                                              ACCOUNTS_LIVE_EVENTS | IN_DONT_FOLLOW);
