@@ -293,6 +293,8 @@ int answer_encode(const struct run *run, size_t position, struct buf *out, struc
     json_out_str(&j, "mode", "none");
     json_out_close(&j, '}');
     json_out_u64(&j, "created_at", run->created_ms);
+    json_out_str(&j, "label", run->label);
+    trace_write(&j, &run->trace);
     json_out_close(&j, '}');
     return json_out_end(&j, err);
 }

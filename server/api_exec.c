@@ -10,6 +10,7 @@
 #include "json_out.h"
 #include "sandbox.h"
 #include "spec.h"
+#include "traces.h"
 
 #define API_EXEC_LIST_DEFAULT 50u
 #define API_EXEC_LIST_MAX 1000u
@@ -124,8 +125,38 @@ static void api_exec_stay(const struct request_limits *wish, const struct wire_p
     }
 }
 
-static struct exec *api_exec_start(struct execs *set, const struct exec_request *r,
-                                   const uint8_t *hash, struct api_error *error) {
+/* Made of a request that was found good, and not in the table yet. */
+static struct exec *api_exec_make(struct execs *set, const struct api_exec_job *job,
+                                  const struct limits_effective *limits, const char *id,
+                                  struct err *err) {
+    const struct exec_request *r = &job->request;
+    const struct wire_policy *policy = sandbox_policy(set->sandbox);
+    struct trace trace;
+    char *state = NULL;
+    if (traces_begin(job->server, job->req, &sandbox_spec(set->sandbox)->trace, &trace, &state,
+                     err) < 0)
+        return NULL;
+    struct exec_birth birth = {.id = id,
+                               .name = r->run.steps[0].name,
+                               .step = &r->run.steps[0],
+                               .hash = r->id != NULL ? job->hash : NULL,
+                               .limits = limits,
+                               .trace = &trace,
+                               .flags = api_exec_flags(r),
+                               .end_on = r->run.end_on_set ? r->run.end_on : policy->end_on,
+                               .rows = r->rows,
+                               .cols = r->cols};
+    struct exec *x = exec_new(set, &birth, err);
+    if (x != NULL)
+        x->trace_state = state;
+    else
+        free(state);
+    return x;
+}
+
+static struct exec *api_exec_start(struct execs *set, const struct api_exec_job *job,
+                                   struct api_error *error) {
+    const struct exec_request *r = &job->request;
     struct sandbox *sb = set->sandbox;
     const struct wire_policy *policy = sandbox_policy(sb);
     const struct request_step *step = &r->run.steps[0];
@@ -142,16 +173,7 @@ static struct exec *api_exec_start(struct execs *set, const struct exec_request 
         api_error_memory(error);
         return NULL;
     }
-    struct exec_birth birth = {.id = r->id != NULL ? r->id : id,
-                               .name = step->name,
-                               .step = step,
-                               .hash = r->id != NULL ? hash : NULL,
-                               .limits = &limits,
-                               .flags = api_exec_flags(r),
-                               .end_on = r->run.end_on_set ? r->run.end_on : policy->end_on,
-                               .rows = r->rows,
-                               .cols = r->cols};
-    struct exec *x = exec_new(set, &birth, &err);
+    struct exec *x = api_exec_make(set, job, &limits, r->id != NULL ? r->id : id, &err);
     if (x == NULL) {
         api_error_memory(error);
         return NULL;
@@ -173,6 +195,7 @@ static void api_exec_accepted(struct http_req *req, const struct exec *x) {
     json_out_open(&j, NULL, '{');
     json_out_str(&j, "id", x->id);
     json_out_str(&j, "state", x->state == EXEC_DONE ? "done" : "running");
+    trace_write(&j, &x->trace);
     json_out_close(&j, '}');
     api_reply_buf(req, 202, "application/json", &out, json_out_end(&j, NULL));
 }
@@ -205,13 +228,15 @@ static void api_exec_decoded(struct api_exec_job *job) {
     if (set != NULL) {
         struct exec *x = r->id != NULL ? execs_find(set, r->id) : NULL;
         if (x == NULL)
-            x = api_exec_start(set, r, job->hash, &job->error);
+            x = api_exec_start(set, job, &job->error);
         else if (api_exec_again(x, job->hash, &job->error) < 0)
             x = NULL;
-        if (x != NULL)
-            api_exec_reply(s, req, x, r, true);
-        else
+        if (x == NULL) {
             http_reply_error(req, &job->error);
+        } else {
+            traces_answer(req, &x->trace);
+            api_exec_reply(s, req, x, r, true);
+        }
     }
     exec_request_done(r);
 }
@@ -275,8 +300,10 @@ void api_exec_create(struct server *s, struct http_req *req, const struct route_
 
 void api_exec_get(struct server *s, struct http_req *req, const struct route_args *args) {
     struct exec *x = api_exec_mine(s, req, args);
-    if (x != NULL)
-        api_exec_answer_now(s, req, x);
+    if (x == NULL)
+        return;
+    traces_answer(req, &x->trace);
+    api_exec_answer_now(s, req, x);
 }
 
 void api_exec_delete(struct server *s, struct http_req *req, const struct route_args *args) {

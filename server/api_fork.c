@@ -7,6 +7,7 @@
 #include "sandbox_request.h"
 #include "str.h"
 #include "sync.h"
+#include "traces.h"
 
 #define API_FORK_BYTES ((size_t)16 * 1024 * 1024)
 
@@ -90,10 +91,13 @@ static void api_fork_make(struct api_fork *f, const struct sandbox *sb) {
         struct sandbox_spec spec;
         c->fork = f;
         c->wait.fn = api_fork_opened;
-        if (sandbox_spec_copy(&f->spec, &spec, NULL) < 0) {
+        struct trace trace;
+        if (traces_begin(f->server, f->req, &f->spec.trace, &trace, NULL, NULL) < 0 ||
+            sandbox_spec_copy(&f->spec, &spec, NULL) < 0) {
             api_error_memory(&f->error);
             break;
         }
+        spec.trace = trace;
         c->sandbox = sandboxes_create(&f->server->sandboxes, &spec, &f->error);
         sandbox_spec_done(&spec);
         if (c->sandbox == NULL)

@@ -10,6 +10,7 @@
 #include "json_out.h"
 #include "spec.h"
 #include "str.h"
+#include "traces.h"
 
 #define API_RUNS_LIST_DEFAULT 50u
 #define API_RUNS_LIST_MAX 1000u
@@ -86,8 +87,8 @@ static int api_runs_check_room(struct server *s, const struct run_request *r,
     return 0;
 }
 
-static struct run *api_runs_accept(struct server *s, struct run_request *r,
-                                   const struct http_req *req, struct api_error *error) {
+static struct run *api_runs_accept(struct server *s, struct run_request *r, struct http_req *req,
+                                   struct api_error *error) {
     const struct link *shard = links_first_ready(&s->links);
     if (shard == NULL) {
         api_error_set(error, 503, "no_runner", NULL,
@@ -109,8 +110,11 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r,
     free(admit.steps);
     if (run != NULL)
         run->token = accounts_token_ref(req->token);
-    if (run != NULL && runs_add(&s->runs, run, req->user_name, &err) == 0)
+    if (run != NULL && traces_begin(s, req, NULL, &run->trace, &run->trace_state, &err) == 0 &&
+        runs_add(&s->runs, run, req->user_name, &err) == 0) {
+        traces_answer(req, &run->trace);
         return run;
+    }
     run_free(run);
     log_err(&s->log, LOG_ERROR, "run_not_made", &err);
     api_error_memory(error);
@@ -128,6 +132,7 @@ static void api_runs_accepted(struct http_req *req, const struct run *run) {
                  run->phase == RUN_QUEUED ? "queued"
                  : run->phase == RUN_DONE ? "done"
                                           : "running");
+    trace_write(&j, &run->trace);
     json_out_close(&j, '}');
     http_add_header(req, "Location", "/v1/runs/%s", run->id);
     api_reply_buf(req, 202, "application/json", &out, json_out_end(&j, NULL));
@@ -209,8 +214,10 @@ void api_runs_create(struct server *s, struct http_req *req, const struct route_
 
 void api_runs_get(struct server *s, struct http_req *req, const struct route_args *args) {
     struct run *run = api_runs_mine(s, req, args->value[0]);
-    if (run != NULL)
-        api_answer_now(s, req, run);
+    if (run == NULL)
+        return;
+    traces_answer(req, &run->trace);
+    api_answer_now(s, req, run);
 }
 
 void api_runs_delete(struct server *s, struct http_req *req, const struct route_args *args) {

@@ -9,6 +9,7 @@
 #include "json_out.h"
 #include "sandbox_request.h"
 #include "str.h"
+#include "traces.h"
 
 #define API_SANDBOXES_BODY_MAX ((size_t)4 * 1024 * 1024)
 #define API_SANDBOXES_LIST_DEFAULT 50u
@@ -83,6 +84,7 @@ static void api_sandboxes_opened(struct sandbox_wait *w, const struct api_error 
         http_reply_error(a->req, why);
     } else {
         http_add_header(a->req, "Location", "/v1/sandboxes/%s", sandbox_id(a->sandbox));
+        traces_answer(a->req, &sandbox_spec(a->sandbox)->trace);
         api_sandboxes_reply(a->req, 201, a->sandbox);
     }
     free(a);
@@ -188,7 +190,9 @@ static struct sandbox *api_sandboxes_make(struct server *s, struct http_req *req
     if (api_sandboxes_check_room(s, req, error) < 0 ||
         sandbox_request_decode(body, len, &r, error) < 0)
         return NULL;
-    if (api_sandboxes_spec(s, &r, req->user_name, &spec, error) == 0)
+    if (traces_begin(s, req, NULL, &spec.trace, NULL, NULL) < 0)
+        api_error_memory(error);
+    else if (api_sandboxes_spec(s, &r, req->user_name, &spec, error) == 0)
         sb = sandboxes_create(&s->sandboxes, &spec, error);
     sandbox_spec_done(&spec);
     sandbox_request_done(&r);

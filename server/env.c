@@ -28,7 +28,7 @@ static const char *const env_fixed[] = {
     "GIT_TERMINAL_PROMPT=0",
 };
 #define ENV_FIXED (sizeof(env_fixed) / sizeof(env_fixed[0]))
-#define ENV_MADE 5
+#define ENV_MADE 7
 
 /* Finds a name that is there already: open addressing over the list's indices. */
 struct env_table {
@@ -79,8 +79,22 @@ static void env_put_made(struct env_list *list, struct env_table *table,
     env_put(list, table, list->java);
 }
 
-int env_compose(const struct limits *limits, uint32_t writable, const struct request_env *run,
-                const struct request_env *step, struct env_list *out, struct err *err) {
+/* How tracing crosses into a process: the names that OpenTelemetry's tools look for. */
+static void env_put_trace(struct env_list *list, struct env_table *table,
+                          const struct env_trace *trace) {
+    static const char name[] = "TRACEPARENT=";
+    if (trace->trace == NULL || !trace_is_set(trace->trace))
+        return;
+    memcpy(list->traceparent, name, sizeof(name) - 1);
+    trace_header(trace->trace, list->traceparent + sizeof(name) - 1);
+    env_put(list, table, list->traceparent);
+    if (trace->state != NULL)
+        env_put(list, table, trace->state);
+}
+
+int env_compose(const struct limits *limits, uint32_t writable, const struct env_trace *trace,
+                const struct request_env *run, const struct request_env *step, struct env_list *out,
+                struct err *err) {
     size_t most = ENV_FIXED + ENV_MADE + run->count + step->count;
     struct env_table table = {.mask = 64 - 1};
     while (table.mask + 1 < most * 2)
@@ -96,6 +110,8 @@ int env_compose(const struct limits *limits, uint32_t writable, const struct req
     for (size_t i = 0; i < ENV_FIXED; i++)
         env_put(out, &table, env_fixed[i]);
     env_put_made(out, &table, limits, writable);
+    if (trace != NULL)
+        env_put_trace(out, &table, trace);
     for (size_t i = 0; i < run->count; i++)
         env_put(out, &table, run->items[i]);
     for (size_t i = 0; i < step->count; i++)

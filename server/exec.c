@@ -70,6 +70,8 @@ struct exec *exec_new(struct execs *set, const struct exec_birth *birth, struct 
     str_copy(x->id, sizeof(x->id), birth->id);
     if (birth->hash != NULL)
         memcpy(x->hash, birth->hash, sizeof(x->hash));
+    if (birth->trace != NULL)
+        x->trace = *birth->trace;
     x->flags = birth->flags;
     x->rows = birth->rows;
     x->cols = birth->cols;
@@ -94,6 +96,7 @@ void exec_free(struct exec *x) {
     spool_events_done(&x->events);
     free(x->name);
     free(x->command);
+    free(x->trace_state);
     free(x);
 }
 

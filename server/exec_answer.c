@@ -64,6 +64,7 @@ static void exec_answer_head(struct json_out *j, const struct exec *x) {
         json_out_u64(j, "ended_at", x->ended_ms);
     else
         json_out_null(j, "ended_at");
+    trace_write(j, &x->trace);
 }
 
 static void exec_answer_timing(struct json_out *j, const struct exec *x) {

@@ -16,7 +16,8 @@ struct exec_record_started {
     uint32_t flags;
     uint32_t end_on;
     uint16_t rows, cols;
-    uint16_t name_len, command_len; /* NUL-terminated texts that follow, with their NUL */
+    uint16_t name_len, command_len; /* NUL-terminated texts that follow, with their NUL, and behind
+                                       them the struct trace */
     char id[EXEC_ID_SIZE];
 };
 
@@ -61,8 +62,9 @@ int exec_record_start(struct exec *x, struct err *err) {
     str_copy(r.id, sizeof(r.id), x->id);
     struct iovec parts[] = {{.iov_base = &r, .iov_len = sizeof(r)},
                             {.iov_base = x->name, .iov_len = r.name_len},
-                            {.iov_base = x->command, .iov_len = r.command_len}};
-    return spool_log_append(&x->set->log, SPOOL_LOG_START, x->number, parts, 3, &x->start_place,
+                            {.iov_base = x->command, .iov_len = r.command_len},
+                            {.iov_base = &x->trace, .iov_len = sizeof(x->trace)}};
+    return spool_log_append(&x->set->log, SPOOL_LOG_START, x->number, parts, 4, &x->start_place,
                             err);
 }
 
@@ -155,16 +157,24 @@ struct exec *exec_record_read_start(struct execs *set, const struct spool_log_re
         return NULL;
     memcpy(&r, rec->payload, sizeof(r));
     const char *name = rec->payload + sizeof(r), *command = name + r.name_len;
-    if (rec->place.len != sizeof(r) + r.name_len + (size_t)r.command_len ||
+    struct trace trace;
+    size_t texts = sizeof(r) + r.name_len + (size_t)r.command_len;
+    memset(&trace, 0, sizeof(trace));
+    if ((rec->place.len != texts && rec->place.len != texts + sizeof(trace)) ||
         !exec_record_text_ok(name, r.name_len, EXEC_NAME_SIZE) ||
         !exec_record_text_ok(command, r.command_len, EXEC_COMMAND_SIZE) ||
         r.id[sizeof(r.id) - 1] != '\0' || !exec_request_id_ok(r.id))
         return NULL;
+    /* A record of a server that knew nothing of traces ends here. */
+    if (rec->place.len > texts)
+        memcpy(&trace, rec->payload + texts, sizeof(trace));
+    trace.from[sizeof(trace.from) - 1] = '\0';
     struct exec_birth birth = {.id = r.id,
                                .name = name,
                                .command = command,
                                .hash = r.hash,
                                .limits = &r.limits,
+                               .trace = &trace,
                                .flags = r.flags,
                                .end_on = r.end_on,
                                .rows = r.rows,

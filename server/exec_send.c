@@ -28,8 +28,9 @@ static int exec_send_spec(struct packet *p, const struct exec *x, const struct r
     const struct sandbox *sb = x->set->sandbox;
     const struct request_step *step = &req->steps[0];
     struct env_list env;
-    if (env_compose(&x->limits.values, sandbox_policy(sb)->writable, sandbox_env(sb), &step->env,
-                    &env, err) < 0)
+    const struct env_trace trace = {.trace = &x->trace, .state = x->trace_state};
+    if (env_compose(&x->limits.values, sandbox_policy(sb)->writable, &trace, sandbox_env(sb),
+                    &step->env, &env, err) < 0)
         return -1;
     int rc = spec_encode(request_cwd(req, 0), step->argv, step->argc, env.items, env.count,
                          &p->spec, err);
@@ -156,6 +157,8 @@ int exec_send(struct exec *x, const struct exec_request *request, struct err *er
     x->input.open = (x->flags & EXEC_PTY) != 0;
     int rc = exec_send_packet(&p, x, req, err);
     packet_done(&p);
+    free(x->trace_state);
+    x->trace_state = NULL;
     if (rc == 0)
         exec_begun(x);
     return rc;

@@ -23,6 +23,7 @@
 #include "spool.h"
 #include "spool_events.h"
 #include "spool_log.h"
+#include "trace.h"
 #include "wire.h"
 
 #define EXEC_ID_SIZE (EXEC_REQUEST_ID_MAX + 1)
@@ -106,6 +107,8 @@ struct exec {
     bool forgotten;       /* not in the table any more; freed with the last pin */
     int spool_error;      /* errno: its output could not be kept */
     char *name, *command; /* owned */
+    struct trace trace;
+    char *trace_state; /* "TRACESTATE=…" of the request, until it is sent; NULL = none; owned */
     struct limits_effective limits;
     uint64_t created_ms, ended_ms; /* since the epoch */
     uint64_t setup_ns;
@@ -129,6 +132,7 @@ struct exec_birth {
     const char *command;
     const uint8_t *hash; /* NULL = none */
     const struct limits_effective *limits;
+    const struct trace *trace;
     uint32_t flags, end_on;
     uint16_t rows, cols;
 };

@@ -509,6 +509,39 @@ const char *http_header(struct http_req *req, const char *name) {
     return MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, name);
 }
 
+struct http_joined {
+    const char *name;
+    char *text;
+    size_t size, len, count;
+    bool fits;
+};
+
+static enum MHD_Result http_join_one(void *arg, enum MHD_ValueKind kind, const char *key,
+                                     const char *value) {
+    struct http_joined *j = arg;
+    (void)kind;
+    if (strcasecmp(key, j->name) != 0)
+        return MHD_YES;
+    size_t len = value != NULL ? strlen(value) : 0, comma = j->count > 0 ? 1 : 0;
+    j->count++;
+    if (j->len + comma + len >= j->size) {
+        j->fits = false;
+        return MHD_NO;
+    }
+    if (comma != 0)
+        j->text[j->len++] = ',';
+    memcpy(j->text + j->len, value != NULL ? value : "", len);
+    j->len += len;
+    return MHD_YES;
+}
+
+size_t http_header_join(struct http_req *req, const char *name, char *text, size_t size) {
+    struct http_joined j = {.name = name, .text = text, .size = size, .fits = true};
+    (void)MHD_get_connection_values(req->mhd, MHD_HEADER_KIND, http_join_one, &j);
+    text[j.fits ? j.len : 0] = '\0';
+    return j.fits ? j.count : 0;
+}
+
 const char *http_query(struct http_req *req, const char *name) {
     return MHD_lookup_connection_value(req->mhd, MHD_GET_ARGUMENT_KIND, name);
 }

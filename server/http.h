@@ -146,6 +146,9 @@ size_t http_connections(const struct http *h);
 /* Value of a request header or a query parameter (still percent-encoded); NULL when absent. */
 const char *http_header(struct http_req *req, const char *name);
 const char *http_query(struct http_req *req, const char *name);
+/* How often a request header is there; its values go to text[size], with commas between. 0, too,
+ * when they do not fit. */
+size_t http_header_join(struct http_req *req, const char *name, char *text, size_t size);
 
 /* Takes the body away from the request: malloc'ed memory that the caller frees. */
 char *http_take_body(struct http_req *req, size_t *len);

@@ -83,6 +83,7 @@ struct run *run_new(struct runs *runs, struct run_request *request,
     }
     run->policy = *policy;
     str_copy(run->image, sizeof(run->image), request->image);
+    trace_label_request(run->label, request);
     run->limits = admit->run;
     run->open = admit->open;
     run->end_on = admit->end_on;
@@ -119,6 +120,7 @@ void run_free(struct run *run) {
     buf_done(&run->bundle);
     events_done(&run->events);
     request_done(&run->request);
+    free(run->trace_state);
     answer_bytes_drop(run->answer);
     accounts_token_unref(run->token);
     free(run);
@@ -555,6 +557,8 @@ static void run_finish(struct run *run) {
     for (size_t i = 0; i < run->step_count; i++)
         run->ok = run->ok && run->steps[i].ok;
     request_done(&run->request);
+    free(run->trace_state);
+    run->trace_state = NULL;
     events_add(&run->events, EVENTS_DONE, 0, NULL);
     runs_finished(run->runs, run);
     run_tell(run, true);

@@ -22,6 +22,7 @@
 #include "loop.h"
 #include "queue.h"
 #include "request.h"
+#include "trace.h"
 #include "wire.h"
 
 #define RUN_ID_SIZE 32
@@ -86,6 +87,9 @@ struct run {
     char owner[RUN_OWNER_SIZE];
     struct accounts_token *token; /* that asked for it; counted; NULL = of an earlier server */
     char image[WIRE_NAME_MAX];
+    char label[TRACE_LABEL_SIZE]; /* what it runs, for people */
+    struct trace trace;
+    char *trace_state; /* "TRACESTATE=…" of the request, until it is done; NULL = none; owned */
     enum run_phase phase;
     struct run_request request; /* until the run is done */
     struct wire_policy policy;  /* as it was when the run was accepted */

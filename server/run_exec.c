@@ -9,8 +9,9 @@ static int run_exec_spec(struct packet *x, struct run *run, size_t index, struct
     const struct run_request *req = &run->request;
     const struct request_step *step = &req->steps[index];
     struct env_list env;
-    if (env_compose(&run->steps[index].limits.values, run->policy.writable, &req->env, &step->env,
-                    &env, err) < 0)
+    const struct env_trace trace = {.trace = &run->trace, .state = run->trace_state};
+    if (env_compose(&run->steps[index].limits.values, run->policy.writable, &trace, &req->env,
+                    &step->env, &env, err) < 0)
         return -1;
     int rc = spec_encode(request_cwd(req, index), step->argv, step->argc, env.items, env.count,
                          &x->spec, err);

@@ -73,7 +73,7 @@ static int run_keep_packet(struct packet *x, struct run *run, struct err *err) {
     struct env_list env;
     x->exec.flags = WIRE_EXEC_SHELL | WIRE_EXEC_MORE;
     x->exec.limits = run->open;
-    if (env_compose(&run->open, run->policy.writable, &none, &none, &env, err) < 0)
+    if (env_compose(&run->open, run->policy.writable, NULL, &none, &none, &env, err) < 0)
         return -1;
     int rc = spec_encode("/", nothing, 1, env.items, env.count, &x->spec, err);
     env_done(&env);

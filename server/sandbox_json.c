@@ -54,5 +54,6 @@ void sandbox_json_write(struct json_out *j, const char *key, const struct sandbo
         json_out_null(j, "from");
     json_out_tree(j, "metadata", spec->metadata);
     sandbox_json_usage(j, sb);
+    trace_write(j, &spec->trace);
     json_out_close(j, '}');
 }

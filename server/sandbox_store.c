@@ -50,18 +50,20 @@ static json_t *sandbox_store_env(const struct request_env *env) {
 
 static json_t *sandbox_store_encode(const struct sandbox *sb) {
     const struct sandbox_spec *spec = &sb->spec;
-    char sha[65];
+    char sha[65], trace[TRACE_TEXT_SIZE];
+    trace_write_text(&spec->trace, trace);
     store_file_hex(spec->policy.sha256, 32, sha);
     json_t *root =
         json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "version", SANDBOX_STORE_VERSION,
                   "owner", spec->owner, "image", spec->image, "policy", spec->policy.name,
                   "policy_sha256", sha, "shard", sb->shard, "disk", (json_int_t)spec->disk,
                   "ttl_ms", (json_int_t)spec->ttl_ms, "idle_ms", (json_int_t)spec->idle_ms);
-    json_t *more = json_pack(
-        "{s:o, s:o, s:O, s:s, s:I, s:I, s:I, s:I}", "limits", limits_json_encode(&spec->limits),
-        "env", sandbox_store_env(&spec->env), "metadata", spec->metadata, "from", spec->from,
-        "created_at", (json_int_t)sb->created_ms, "expires_at", (json_int_t)sb->expires_ms,
-        "numbers", (json_int_t)sb->number_floor, "executions", (json_int_t)sb->executions);
+    json_t *more =
+        json_pack("{s:o, s:o, s:O, s:s, s:s, s:I, s:I, s:I, s:I}", "limits",
+                  limits_json_encode(&spec->limits), "env", sandbox_store_env(&spec->env),
+                  "metadata", spec->metadata, "from", spec->from, "trace", trace, "created_at",
+                  (json_int_t)sb->created_ms, "expires_at", (json_int_t)sb->expires_ms, "numbers",
+                  (json_int_t)sb->number_floor, "executions", (json_int_t)sb->executions);
     int rc = root != NULL && more != NULL ? json_object_update(root, more) : -1;
     if (rc == 0 && sb->state == SANDBOX_GONE)
         rc = json_object_set_new(root, "gone",
@@ -155,6 +157,9 @@ static const char *sandbox_store_spec(const json_t *root, struct sandbox_spec *s
         (bad = sandbox_store_number(root, "idle_ms", SANDBOX_TTL_MAX_MS, &spec->idle_ms)) != NULL ||
         (bad = sandbox_store_spec_env(root, spec)) != NULL)
         return bad;
+    const char *trace = json_string_value(json_object_get(root, "trace"));
+    if (trace != NULL && !trace_read_text(trace, &spec->trace))
+        return "trace";
     spec->disk = (uint32_t)disk;
     if (!str_is_name(spec->policy.name) || store_file_unhex(sha, spec->policy.sha256, 32) < 0)
         return "policy_sha256";

@@ -14,6 +14,7 @@
 #include "request.h"
 #include "sandbox.h"
 #include "sandbox_spare.h"
+#include "trace.h"
 #include "work.h"
 
 #define SANDBOXES_BUCKETS 4096u
@@ -47,6 +48,7 @@ struct sandbox_spec {
     char from[WIRE_NAME_MAX];   /* key of the snapshot, "" = none … */
     char shard[LINK_NAME_MAX];  /* … and the shard that has it; "" = any */
     char origin[WIRE_NAME_MAX]; /* what the caller named: "snap_…", "run_…@5", "sb_…", or "" */
+    struct trace trace;
 };
 
 void sandbox_spec_done(struct sandbox_spec *spec);

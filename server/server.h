@@ -16,6 +16,7 @@
 #include "snapshots.h"
 #include "state.h"
 #include "store.h"
+#include "trace.h"
 #include "work.h"
 
 #define SERVER_VERSION "0.1.0"
@@ -46,6 +47,7 @@ struct server {
     struct work *work;
     struct exec_hub *exec_hub; /* NULL until the first sandbox */
     struct blobs *blobs;
+    struct trace_pool trace_pool;
     struct http *http;
     unsigned unpacking; /* archives that are being unpacked: each has a thread */
     bool draining;

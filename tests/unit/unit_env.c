@@ -28,7 +28,7 @@ static void test_base(void **state) {
     struct err err = {0};
     const struct request_env none = {0};
     setenv("PINFOLD_SECRET", "x", 1);
-    unit_works(env_compose(&limits, WIRE_WRITABLE_ALL, &none, &none, &list, &err), err);
+    unit_works(env_compose(&limits, WIRE_WRITABLE_ALL, NULL, &none, &none, &list, &err), err);
     assert_string_equal(value(&list, "PATH"),
                         "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin");
     assert_string_equal(value(&list, "HOME"), "/home/user");
@@ -39,7 +39,7 @@ static void test_base(void **state) {
                         "-XX:MaxRAM=268435456 -XX:MaxRAMPercentage=50");
     assert_null(value(&list, "PINFOLD_SECRET"));
     env_done(&list);
-    unit_works(env_compose(&limits, WIRE_WRITABLE_WORKSPACE, &none, &none, &list, &err), err);
+    unit_works(env_compose(&limits, WIRE_WRITABLE_WORKSPACE, NULL, &none, &none, &list, &err), err);
     assert_string_equal(value(&list, "HOME"), "/workspace");
     assert_string_equal(value(&list, "TMPDIR"), "/workspace");
     env_done(&list);
@@ -53,7 +53,7 @@ static void test_layers(void **state) {
     static const char *const step_items[] = {"B=step", "C=a=b=c", "HOME=/h", "BB=1"};
     const struct request_env run = {.items = run_items, .count = 4};
     const struct request_env step = {.items = step_items, .count = 4};
-    unit_works(env_compose(&limits, WIRE_WRITABLE_ALL, &run, &step, &list, &err), err);
+    unit_works(env_compose(&limits, WIRE_WRITABLE_ALL, NULL, &run, &step, &list, &err), err);
     assert_string_equal(value(&list, "A"), "run");
     assert_string_equal(value(&list, "B"), "step");
     assert_string_equal(value(&list, "BB"), "1");
@@ -80,7 +80,7 @@ static void test_many(void **state) {
     }
     const struct request_env run = {.items = items[0], .count = REQUEST_ENV_MAX};
     const struct request_env step = {.items = items[1], .count = REQUEST_ENV_MAX};
-    unit_works(env_compose(&limits, WIRE_WRITABLE_ALL, &run, &step, &list, &err), err);
+    unit_works(env_compose(&limits, WIRE_WRITABLE_ALL, NULL, &run, &step, &list, &err), err);
     assert_in_range(list.count, REQUEST_ENV_MAX + 15, REQUEST_ENV_MAX + 30);
     assert_string_equal(value(&list, "NAME0"), "1");
     assert_string_equal(value(&list, "NAME1023"), "1");

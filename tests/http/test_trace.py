@@ -1,0 +1,146 @@
+"""Tracing: W3C traceparent in, kept, handed into the jail and shown."""
+
+import json
+
+import check
+from box import Box, status
+from suite import table, test
+
+ID = "4bf92f3577b34da6a3ce929d0e0e4736"
+SPAN = "00f067aa0ba902b7"
+PARENT = "00-%s-%s-01" % (ID, SPAN)
+SHOW = 'echo "$TRACEPARENT"; echo "${TRACESTATE-none}"'
+
+
+def traced(client, headers, **request):
+    """A run with these headers -> (its answer's headers, its object)."""
+    answer = client.post("/v1/runs", client.marked(request), headers=headers)
+    status(answer, 200)
+    return answer.headers, answer.json()
+
+
+def names(trace):
+    return "00-%s-%s-01" % (trace["id"], trace["span"])
+
+
+@test("a run hangs under the request's traceparent, and what it starts under the run")
+def run_under_parent(pair):
+    headers, run = traced(
+        pair.client, {"traceparent": PARENT, "tracestate": "congo=t61rcWkgMzE"}, sh=SHOW
+    )
+    trace = run["trace"]
+    check.equal(trace["id"], ID, "trace.id")
+    check.equal(trace["parent"], SPAN, "trace.parent")
+    check.matches(trace["span"], "^[0-9a-f]{16}$", "trace.span")
+    check.true(trace["span"] not in (SPAN, "0" * 16), "the span is not its own: %s", trace)
+    check.equal(headers.get("traceparent"), names(trace), "the answer's traceparent")
+    check.equal(
+        check.lines(run), [names(trace), "congo=t61rcWkgMzE"], "TRACEPARENT and TRACESTATE inside"
+    )
+    again = pair.client.get("/v1/runs/" + run["id"])
+    check.equal(again.json()["trace"], trace, "trace of GET")
+    check.equal(again.headers.get("traceparent"), names(trace), "traceparent of GET")
+
+
+@test("a run without traceparent begins a trace of its own")
+def run_without_parent(pair):
+    seen = set()
+    for _ in range(3):
+        headers, run = traced(pair.client, {"tracestate": "congo=t61rcWkgMzE"}, sh=SHOW)
+        check.equal(run["trace"]["parent"], None, "trace.parent")
+        check.equal(headers.get("traceparent"), names(run["trace"]), "the answer's traceparent")
+        check.equal(check.lines(run), [names(run["trace"]), "none"], "inside")
+        seen.update((run["trace"]["id"], run["trace"]["span"]))
+    check.equal(len(seen), 6, "different ids")
+
+
+BAD = [
+    ("of a wrong length", PARENT + "0"),
+    ("in upper case", PARENT.upper()),
+    ("with a trace of zeros", "00-%s-%s-01" % ("0" * 32, SPAN)),
+    ("with a span of zeros", "00-%s-%s-01" % (ID, "0" * 16)),
+    ("of version ff", "ff" + PARENT[2:]),
+    ("that is empty", ""),
+    ("with control characters", PARENT[:-1] + "\x7f"),
+    ("of 4,000 bytes", "00-" + "a" * 4000),
+    ("that is there twice", (PARENT, PARENT)),
+]
+
+
+def ignored(pair, value):
+    values = value if isinstance(value, tuple) else (value,)
+    one = pair.client.connection()
+    body = b'{"sh": "echo $TRACEPARENT"}'
+    one.putrequest("POST", "/v1/runs")
+    for name, text in pair.client.headers(body=body).items():
+        one.putheader(name, text)
+    for text in values:
+        one.putheader("traceparent", text)
+    one.putheader("Content-Length", str(len(body)))
+    one.endheaders(body)
+    got = one.getresponse()
+    check.equal(got.status, 200, "status")
+    run = json.loads(got.read())
+    one.close()
+    check.true(run["trace"]["id"] != ID, "it was taken")
+    check.equal(run["trace"]["parent"], None, "trace.parent")
+    check.equal(check.text(run).strip(), names(run["trace"]), "TRACEPARENT inside")
+
+
+table([("a traceparent %s is ignored" % name, None, text) for name, text in BAD], ignored)
+
+
+@test("a newer version is read as far as ours; a tracestate that is too long is not passed on")
+def newer_and_long(pair):
+    _, run = traced(
+        pair.client,
+        {"traceparent": "cc" + PARENT[2:] + "-later", "tracestate": "a=" + "x" * 511},
+        sh=SHOW,
+    )
+    check.equal(run["trace"]["id"], ID, "trace.id")
+    check.equal(check.lines(run)[1], "none", "TRACESTATE inside")
+
+
+@test("env of a request goes before TRACEPARENT, and steps share the run's span")
+def own_env(pair):
+    _, run = traced(
+        pair.client,
+        {"traceparent": PARENT},
+        env={"TRACEPARENT": "mine"},
+        steps=[{"sh": SHOW}, {"sh": SHOW, "env": {"TRACEPARENT": ""}}],
+    )
+    check.equal(check.lines(run)[0], "mine", "of the run")
+    check.equal(check.lines(run, index=1)[0] if check.lines(run, index=1) else "", "", "of a step")
+    _, run = traced(pair.client, {}, steps=[{"sh": SHOW}, {"sh": SHOW}])
+    check.equal(check.lines(run), check.lines(run, index=1), "of two steps")
+
+
+@test("executions hang under their sandbox, or under what their request says")
+def executions(pair):
+    made = status(pair.client.post("/v1/sandboxes", {}, headers={"traceparent": PARENT}), 201)
+    box = made.json()
+    where = "/v1/sandboxes/" + box["id"]
+    try:
+        check.equal(box["trace"]["id"], ID, "trace of the sandbox")
+        check.equal(box["trace"]["parent"], SPAN, "parent of the sandbox")
+        check.equal(made.headers.get("traceparent"), names(box["trace"]), "traceparent")
+        plain = status(pair.client.post(where + "/exec", {"sh": SHOW}), 200)
+        one = plain.json()
+        check.equal(one["trace"]["id"], ID, "trace of an execution")
+        check.equal(one["trace"]["parent"], box["trace"]["span"], "its parent")
+        check.equal(plain.headers.get("traceparent"), names(one["trace"]), "traceparent")
+        check.equal(one["stdout"].split()[0], names(one["trace"]), "TRACEPARENT inside")
+        other = "00-%s-%s-00" % ("ab" * 16, "cd" * 8)
+        two = status(
+            pair.client.post(where + "/exec", {"sh": SHOW}, headers={"traceparent": other}), 200
+        ).json()
+        check.equal(two["trace"]["id"], "ab" * 16, "trace by the request")
+        check.equal(two["trace"]["parent"], "cd" * 8, "parent by the request")
+        kept = pair.client.get(where + "/exec/" + one["id"]).json()
+        check.equal(kept["trace"], one["trace"], "trace of GET")
+        check.equal(pair.client.get(where).json()["trace"], box["trace"], "trace of GET")
+        fork = status(pair.client.post(where + "/fork", {"count": 1}), 201).json()["sandboxes"][0]
+        pair.client.delete("/v1/sandboxes/" + fork["id"])
+        check.equal(fork["trace"]["parent"], box["trace"]["span"], "parent of a fork")
+    finally:
+        pair.client.delete(where)
