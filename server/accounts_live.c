@@ -7,48 +7,16 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-#include "buf.h"
+#include "accounts_import.h"
 #include "clock.h"
 #include "fd.h"
-#include "id.h"
 #include "state.h"
-#include "str.h"
+#include "store_accounts.h"
 
-#define ACCOUNTS_LIVE_FILE_MAX ((size_t)1024 * 1024)
 /* A timer must not be armed for centuries. */
 #define ACCOUNTS_LIVE_LOOK_MS ((uint64_t)3600 * 1000)
 #define ACCOUNTS_LIVE_EVENTS                                                                       \
     (IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
-
-static int accounts_live_put(struct accounts *a, const struct token_record *record,
-                             struct err *err) {
-    struct accounts_user user = {.admin = record->admin, .weight = ACCOUNTS_WEIGHT_DEFAULT};
-    struct accounts_token row = {.hash = record->hash,
-                                 .scopes =
-                                     record->admin ? ACCOUNTS_SCOPES_ALL : ACCOUNTS_SCOPES_USER,
-                                 .expires_ms = ACCOUNTS_NEVER,
-                                 .until_ms = ACCOUNTS_NEVER,
-                                 .cpu_budget_ms = UINT64_MAX,
-                                 .runs_budget = UINT64_MAX,
-                                 .from_file = true};
-    str_copy(user.name, sizeof(user.name), record->name);
-    for (unsigned i = 0; i < QUOTA_COUNT; i++)
-        user.quota.v[i] = row.quota.v[i] = QUOTA_UNLIMITED;
-    if (accounts_put_user(a, &user, err) == NULL ||
-        id_make(row.id, sizeof(row.id), "tok_", err) < 0)
-        return -1;
-    return accounts_put_token(a, &row, record->name, NULL, err) != NULL ? 0 : -1;
-}
-
-static int accounts_live_read_file(struct token_list *out, struct err *err) {
-    struct buf text;
-    buf_init(&text, ACCOUNTS_LIVE_FILE_MAX);
-    int rc = fd_read_file(AT_FDCWD, STATE_TOKENS, &text, err);
-    if (rc == 0)
-        rc = token_list_parse(text.data != NULL ? text.data : "", text.len, out, err);
-    buf_done(&text);
-    return rc;
-}
 
 static void accounts_live_timer(void *arg);
 
@@ -75,17 +43,45 @@ static void accounts_live_timer(void *arg) {
     accounts_live_marked(l, changed, next_ms);
 }
 
-int accounts_live_read(struct accounts_live *l, struct err *err) {
-    struct token_list list = {0};
+static int accounts_live_load(struct accounts_live *l, struct err *err) {
     uint64_t next_ms;
-    int rc = accounts_live_read_file(&list, err);
     accounts_begin(l->accounts);
-    for (size_t i = 0; rc == 0 && i < list.count; i++)
-        rc = accounts_live_put(l->accounts, &list.items[i], err);
-    token_list_done(&list);
+    if (store_accounts_load(l->store, l->accounts, err) < 0)
+        return -1; /* what was known stays */
     size_t changed = accounts_end(l->accounts, clock_real_ms(), &next_ms);
     accounts_live_marked(l, changed, next_ms);
+    return 0;
+}
+
+int accounts_live_read(struct accounts_live *l, struct err *err) {
+    bool changed = false;
+    if (accounts_live_load(l, err) < 0)
+        return -1;
+    int rc = accounts_import(AT_FDCWD, l->store, l->accounts, &changed, err);
+    if (changed && accounts_live_load(l, rc < 0 ? NULL : err) < 0)
+        return -1;
     return rc;
+}
+
+/* A change that was made here was not committed: the store is right. */
+static void accounts_live_committed(void *arg, int rc, const struct err *why) {
+    struct accounts_live *l = arg;
+    struct err err;
+    (void)why;
+    err_clear(&err);
+    if (rc < 0 && accounts_live_load(l, &err) < 0)
+        log_err(l->log, LOG_ERROR, "accounts_unreadable", &err);
+}
+
+void accounts_live_written(struct accounts_live *l) {
+    uint64_t next_ms;
+    l->waiter = (struct store_waiter){.fn = accounts_live_committed,
+                                      .arg = l,
+                                      .next = l->waiter.next,
+                                      .waiting = l->waiter.waiting};
+    store_then(l->store, &l->waiter);
+    size_t changed = accounts_mark(l->accounts, clock_real_ms(), &next_ms);
+    accounts_live_marked(l, changed, next_ms);
 }
 
 /* A file that is replaced has another inode, and the watch is on the inode. The file is made by an
@@ -113,9 +109,10 @@ static void accounts_live_event(void *arg, uint32_t events) {
         log_err(l->log, LOG_ERROR, "accounts_unreadable", &err);
 }
 
-int accounts_live_start(struct accounts_live *l, struct loop *loop, struct log *log,
-                        struct err *err) {
+int accounts_live_start(struct accounts_live *l, struct loop *loop, struct store *store,
+                        struct log *log, struct err *err) {
     l->loop = loop;
+    l->store = store;
     l->log = log;
     l->source.fd = -1;
     l->notify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
@@ -129,13 +126,18 @@ int accounts_live_start(struct accounts_live *l, struct loop *loop, struct log *
     if (l->watch_changed < 0)
         return err_sys(err, "watching " STATE_ACCOUNTS_CHANGED);
     if (accounts_live_read(l, err) < 0)
-        return err_wrap(err, "reading " STATE_TOKENS " (pinfold-server init makes it)");
+        return err_wrap(err, "reading users and tokens");
+    if (accounts_token_next(l->accounts, NULL) == NULL)
+        return err_set(err, ERR_STATE, ENOENT,
+                       "there is no token at all; pinfold-server init makes one");
     return loop_add(loop, &l->source, l->notify, EPOLLIN, accounts_live_event, l, err);
 }
 
 void accounts_live_stop(struct accounts_live *l) {
     if (l->loop == NULL)
         return;
+    if (l->store != NULL)
+        store_then_stop(l->store, &l->waiter);
     loop_del(l->loop, &l->source);
     loop_timer_stop(l->loop, &l->expiry);
     fd_close(&l->notify);

@@ -1,17 +1,19 @@
-/* Keeps the table of accounts as the state directory has it, while the server runs.
+/* Keeps the table of accounts as the store has it, while the server runs.
  *
  * STATE/server/accounts.changed is watched (inotify): whoever changes users or tokens from another
  * process writes to it afterwards. So is STATE/server/tokens, the list that `pinfold-server init`
- * makes. There is no look at any file in the path of a request. */
+ * makes (accounts_import.h). There is no look at any file in the path of a request. */
 #pragma once
 
 #include "accounts.h"
 #include "err.h"
 #include "log.h"
 #include "loop.h"
+#include "store.h"
 
 struct accounts_live {
     struct loop *loop;         /* borrowed */
+    struct store *store;       /* borrowed */
     struct log *log;           /* borrowed */
     struct accounts *accounts; /* owned */
     /* Tokens were revoked, have expired, or their users were disabled. */
@@ -21,13 +23,17 @@ struct accounts_live {
     int notify, watch_changed, watch_tokens; /* private, as is the rest */
     struct loop_source source;
     struct loop_timer expiry;
+    struct store_waiter waiter;
 };
 
 /* Relative to the current directory, which is the state directory. On failure accounts_live_stop()
  * is still to be called. */
-int accounts_live_start(struct accounts_live *l, struct loop *loop, struct log *log,
-                        struct err *err);
+int accounts_live_start(struct accounts_live *l, struct loop *loop, struct store *store,
+                        struct log *log, struct err *err);
 void accounts_live_stop(struct accounts_live *l);
 
+/* Users or tokens were changed, in the table and in the store, within this round: works out who may
+ * go on, and takes it back should the store not keep it. */
+void accounts_live_written(struct accounts_live *l);
 /* Reads everything again now. */
 int accounts_live_read(struct accounts_live *l, struct err *err);

@@ -145,7 +145,7 @@ static int serve_accounts(struct serve *v, struct err *err) {
     struct server *s = &v->server;
     s->accounts.revoked = serve_revoked;
     s->accounts.arg = s;
-    return accounts_live_start(&s->accounts, s->loop, &s->log, err);
+    return accounts_live_start(&s->accounts, s->loop, s->store, &s->log, err);
 }
 
 static int serve_probe(struct serve *v, struct err *err) {

@@ -79,6 +79,14 @@ static const struct store_migration store_migrations[] = {
              "    PRIMARY KEY (user, key)"
              ") WITHOUT ROWID;"
              "CREATE INDEX idempotency_by_age ON idempotency (at_ms);"},
+    {"tokens",
+     "ALTER TABLE users ADD COLUMN admin INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE users ADD COLUMN cancel_running INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE users ADD COLUMN deleted INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE tokens ADD COLUMN depth INTEGER NOT NULL DEFAULT 0;" /* parents above it */
+     "ALTER TABLE tokens ADD COLUMN until_ms INTEGER;"                 /* starts nothing later */
+     "ALTER TABLE tokens ADD COLUMN cancel_running INTEGER NOT NULL DEFAULT 0;"
+     "ALTER TABLE tokens ADD COLUMN from_file INTEGER NOT NULL DEFAULT 0;"},
 };
 #define STORE_MIGRATIONS (sizeof(store_migrations) / sizeof(store_migrations[0]))
 

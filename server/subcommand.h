@@ -10,4 +10,6 @@ struct subcommand {
 
 extern const struct subcommand init_cmd;
 extern const struct subcommand image_cmd;
+extern const struct subcommand user_cmd;
+extern const struct subcommand token_cmd;
 extern const struct subcommand config_cmd;

@@ -1,0 +1,31 @@
+/* What the commands `user` and `token` share: the store of a state directory, opened beside a
+ * server that may be running. */
+#pragma once
+
+#include "accounts.h"
+#include "opt.h"
+#include "state.h"
+#include "store.h"
+
+#define ACCOUNTS_TOOL_OPERANDS 32
+
+struct accounts_tool {
+    struct state state;
+    struct store *store;
+    struct accounts *accounts;
+};
+
+/* As root, the process becomes the owner of STATE/server for good. */
+int accounts_tool_open(struct accounts_tool *t, const char *path, struct err *err);
+/* Says to a running server that there is something new. */
+int accounts_tool_changed(const struct accounts_tool *t, struct err *err);
+void accounts_tool_close(struct accounts_tool *t);
+
+/* Operands, and options between and behind them. */
+struct accounts_words {
+    bool help;
+    unsigned count;
+    const char *word[ACCOUNTS_TOOL_OPERANDS];
+};
+int accounts_tool_parse(const struct opt *table, int argc, char **argv, struct accounts_words *out,
+                        struct err *err);
