@@ -56,6 +56,8 @@ static int run_body_set_small(json_t *object, const struct run_options *o, struc
     if (rc == 0)
         rc = body_parts_set_text(object, "cwd", o->cwd, err);
     if (rc == 0)
+        rc = body_parts_set_text(object, "priority", o->priority, err);
+    if (rc == 0)
         rc = body_parts_set_text(object, "sh", o->shell, err);
     if (rc == 0 && o->argc > 0)
         rc =

@@ -4,7 +4,7 @@
 
 #include "body_parts.h"
 
-#define RUN_FIXED_OPTIONS 13
+#define RUN_FIXED_OPTIONS 14
 
 struct run_table {
     struct opt rows[RUN_FIXED_OPTIONS + LIMIT_OPTIONS_MAX + 1];
@@ -24,6 +24,8 @@ static void run_table_init(struct run_table *t, struct run_options *o) {
         {"collect", 0, "GLOB", OPT_LIST, &o->collect, 0, 0,
          "bring files back from /workspace, such as 'out/**'"},
         {"out", 0, "DIR", OPT_STRING, &o->out, 0, 0, "where collected files go (default: .)"},
+        {"priority", 0, "WHICH", OPT_STRING, &o->priority, 0, 0,
+         "low, normal or high: which of your waiting runs go first"},
         {"merge-stderr", 0, NULL, OPT_FLAG, &o->merge_stderr, 0, 0,
          "let stderr go where stdout goes, in order"},
         {"json", 0, NULL, OPT_FLAG, &o->json, 0, 0, "print the answer as JSON, and no output"},

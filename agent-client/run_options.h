@@ -14,7 +14,8 @@ struct run_options {
     const char *shell; /* -c */
     const char *input; /* --stdin: a file's name or "-" */
     const char *steps; /* a file's name */
-    const char *out;   /* --out; NULL = not given */
+    const char *priority;
+    const char *out; /* --out; NULL = not given */
     struct opt_list env, files, collect;
     bool json, merge_stderr;
     struct limit_options limits;

@@ -11,8 +11,12 @@
 #define API_EVENTS_WANT ((size_t)48 * 1024)
 #define API_EVENTS_MAX (API_EVENTS_WANT + 6 * EVENTS_CHUNK_MAX + 4096)
 
+/* How often somebody who follows a run that waits is told its position, if it has changed. */
+#define API_EVENTS_LOOK_MS 1000u
+
 struct api_events {
     struct run_watcher watcher; /* keeps the run in memory */
+    struct server *server;
     struct http_req *req;
     struct run *run;
     struct buf out;
@@ -21,7 +25,46 @@ struct api_events {
     bool cancels; /* the client that leaves wants the run to end */
     bool last;    /* the last event is in `out` or was sent */
     bool failed;
+    size_t position;        /* in the queue */
+    bool moved;             /* that is still to be told */
+    struct loop_timer look; /* at its position */
 };
+
+/* Not kept with the events: whoever comes back later wants to know where it is then. */
+static void api_events_write_position(struct api_events *e) {
+    struct json_out j;
+    e->moved = false;
+    if (e->run->phase != RUN_QUEUED)
+        return;
+    json_out_init(&j, &e->out);
+    json_out_open(&j, NULL, '{');
+    json_out_u64(&j, "seq", 0);
+    json_out_str(&j, "type", "queued");
+    json_out_u64(&j, "position", e->position);
+    json_out_close(&j, '}');
+    if (json_out_end(&j, NULL) < 0 || buf_puts(&e->out, "\n", NULL) < 0)
+        e->failed = true;
+}
+
+static void api_events_look(void *arg);
+
+static void api_events_look_later(struct api_events *e) {
+    loop_timer_at(e->server->loop, &e->look, clock_mono_ns() + API_EVENTS_LOOK_MS * CLOCK_NS_PER_MS,
+                  api_events_look, e, NULL);
+}
+
+static void api_events_look(void *arg) {
+    struct api_events *e = arg;
+    if (e->run->phase != RUN_QUEUED)
+        return;
+    size_t position = queue_position(&e->server->runs.queue, &e->run->queued);
+    if (position != e->position) {
+        e->position = position;
+        e->moved = true;
+        http_wake(e->req);
+    }
+    api_events_look_later(e);
+}
 
 static void api_events_changed(struct run_watcher *w) {
     struct api_events *e = (struct api_events *)(void *)w;
@@ -34,6 +77,8 @@ static void api_events_changed(struct run_watcher *w) {
 static void api_events_fill(struct api_events *e) {
     buf_clear(&e->out);
     e->sent = 0;
+    if (e->moved)
+        api_events_write_position(e);
     e->watcher.progress_ms = clock_mono_ms();
     int rc = answer_events(e->run, &e->watcher, API_EVENTS_WANT, &e->out, NULL);
     if (rc < 0)
@@ -62,6 +107,7 @@ static ssize_t api_events_read(void *arg, char *data, size_t size) {
 static void api_events_done(void *arg) {
     struct api_events *e = arg;
     struct run *run = e->run;
+    loop_timer_stop(e->server->loop, &e->look);
     runs_pin(run);
     run_unwatch(&e->watcher);
     /* Whoever has read to the end has not gone away. */
@@ -81,7 +127,7 @@ static void api_events_gone(struct http_req *req) {
         run_cancel(e->run, CAUSE_LOST_CLIENT);
 }
 
-static struct api_events *api_events_new(struct http_req *req, struct run *run) {
+static struct api_events *api_events_new(struct server *s, struct http_req *req, struct run *run) {
     struct api_error error = {0};
     struct api_events *e = calloc(1, sizeof(*e));
     if (e == NULL) {
@@ -89,6 +135,7 @@ static struct api_events *api_events_new(struct http_req *req, struct run *run) 
         http_reply_error(req, &error);
         return NULL;
     }
+    e->server = s;
     e->req = req;
     e->run = run;
     e->follow = true;
@@ -99,14 +146,18 @@ static struct api_events *api_events_new(struct http_req *req, struct run *run) 
 
 static void api_events_start(struct api_events *e, struct http_req *req, uint64_t after) {
     run_follow(e->run, &e->watcher, after);
+    if (e->follow && e->run->phase == RUN_QUEUED) {
+        e->position = queue_position(&e->server->runs.queue, &e->run->queued);
+        api_events_write_position(e);
+        api_events_look_later(e);
+    }
     req->owner = e;
     req->gone = api_events_gone;
     http_reply_stream(req, 200, "application/x-ndjson", UINT64_MAX, &api_events_ops, e);
 }
 
 void api_events_stream(struct server *s, struct http_req *req, struct run *run) {
-    (void)s;
-    struct api_events *e = api_events_new(req, run);
+    struct api_events *e = api_events_new(s, req, run);
     struct json_out j;
     if (e == NULL)
         return;
@@ -134,7 +185,7 @@ void api_events_get(struct server *s, struct http_req *req, const struct route_a
         http_reply_error(req, &error);
         return;
     }
-    struct api_events *e = api_events_new(req, run);
+    struct api_events *e = api_events_new(s, req, run);
     if (e == NULL)
         return;
     e->follow = follow;

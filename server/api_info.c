@@ -56,7 +56,7 @@ void api_info_metrics(struct server *s, struct http_req *req, const struct route
     const struct sandboxes *sb = &s->sandboxes;
     struct metrics_gauges g = {
         .sandboxes = {sb->states[0], sb->states[1], sb->states[2], sb->states[3]},
-        .sandboxes_waiting = sb->queue_count,
+        .sandboxes_waiting = sb->queue.count,
         .sandbox_places = t.sandboxes,
         .snapshots = s->snapshots.count,
         .snapshot_bytes = s->snapshots.bytes,

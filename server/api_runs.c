@@ -75,16 +75,26 @@ int api_runs_check_image(const char *image, struct api_error *error) {
                          image);
 }
 
-static int api_runs_check_room(struct server *s, const struct run_request *r,
-                               struct api_error *error) {
+static int api_runs_check_room(struct server *s, const struct http_req *req,
+                               const struct run_request *r, struct api_error *error) {
+    struct queue_share share;
     if (s->draining)
         return api_error_set(error, 503, "draining", NULL,
                              "The server is about to stop and takes no new work.");
-    if (!runs_may_queue(&s->runs, r->bytes))
+    switch (queue_fits(&s->runs.queue, req->user_name, 1, r->bytes)) {
+    case QUEUE_FULL:
         return api_error_set(error, 429, "queue_full", NULL,
                              "The queue is full: %zu runs wait. Try again later.",
                              s->runs.queue.count);
-    return 0;
+    case QUEUE_TAKEN:
+        queue_share(&s->runs.queue, req->user_name, &share);
+        return api_error_set(error, 429, "queue_full", NULL,
+                             "%zu of your runs wait; the places that are left are for others. Try "
+                             "again later.",
+                             share.waiting);
+    default:
+        return 0;
+    }
 }
 
 static struct run *api_runs_accept(struct server *s, struct run_request *r, struct http_req *req,
@@ -121,7 +131,7 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
     return NULL;
 }
 
-static void api_runs_accepted(struct http_req *req, const struct run *run) {
+static void api_runs_accepted(struct server *s, struct http_req *req, const struct run *run) {
     struct buf out;
     struct json_out j;
     buf_init(&out, 512);
@@ -133,6 +143,8 @@ static void api_runs_accepted(struct http_req *req, const struct run *run) {
                  : run->phase == RUN_DONE ? "done"
                                           : "running");
     trace_write(&j, &run->trace);
+    if (run->phase == RUN_QUEUED)
+        json_out_u64(&j, "position", queue_position(&s->runs.queue, &run->queued));
     json_out_close(&j, '}');
     http_add_header(req, "Location", "/v1/runs/%s", run->id);
     api_reply_buf(req, 202, "application/json", &out, json_out_end(&j, NULL));
@@ -142,7 +154,7 @@ static void api_runs_decoded(struct server *s, struct http_req *req, struct run_
     struct api_error error = {0};
     bool wait = r->wait, stream = r->stream;
     struct run *run = NULL;
-    if (api_runs_check_room(s, r, &error) == 0 && api_runs_check_size(r, &error) == 0 &&
+    if (api_runs_check_room(s, req, r, &error) == 0 && api_runs_check_size(r, &error) == 0 &&
         api_runs_check_image(r->image, &error) == 0)
         run = api_runs_accept(s, r, req, &error);
     request_done(r);
@@ -155,7 +167,7 @@ static void api_runs_decoded(struct server *s, struct http_req *req, struct run_
     } else if (wait) {
         api_answer_when_done(s, req, run);
     } else {
-        api_runs_accepted(req, run);
+        api_runs_accepted(s, req, run);
     }
 }
 

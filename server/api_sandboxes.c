@@ -172,10 +172,10 @@ static int api_sandboxes_check_room(struct server *s, const struct http_req *req
     if (s->draining)
         return api_error_set(error, 503, "draining", NULL,
                              "The server is about to stop and takes no new work.");
-    if (!sandboxes_may_queue(&s->sandboxes, 1))
+    if (!sandboxes_may_queue(&s->sandboxes, req->user_name, 1))
         return api_error_set(error, 429, "queue_full", NULL,
                              "%zu sandboxes wait for a place. Try again later.",
-                             s->sandboxes.queue_count);
+                             s->sandboxes.queue.count);
     return 0;
 }
 

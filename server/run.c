@@ -514,6 +514,7 @@ void run_start(struct run *run, struct link *link) {
 
 void run_abort(struct run *run, const struct step_end *end) {
     struct run_step *step = &run->steps[run->current];
+    runs_unqueue(run->runs, run);
     run->phase = RUN_STEP;
     run->stop = true;
     if (!step->ended) {

@@ -104,8 +104,8 @@ struct run {
     bool stop; /* the jail is gone or must not be used any more: no further step, no collecting */
     struct link_jail *jail; /* NULL = none (yet, or any more) */
 
-    struct queue_node queued;
-    uint64_t created_ms; /* since the epoch */
+    struct queue_node queued; /* from runs_add() to its end */
+    uint64_t created_ms;      /* since the epoch */
     /* Monotonic: accepted, sent to the runner, first exec, end of the last step. */
     uint64_t created_ns, dispatched_ns, begun_ns, ended_ns;
     uint64_t setup_ns;

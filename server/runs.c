@@ -34,6 +34,7 @@ void runs_done(struct runs *runs) {
     loop_timer_stop(runs->loop, &runs->starve);
     loop_timer_stop(runs->loop, &runs->rest);
     pipes_done(&runs->pipes);
+    queue_done(&runs->queue);
     while (runs->oldest != NULL) {
         struct run *run = runs->oldest;
         runs->oldest = run->newer;
@@ -128,7 +129,7 @@ static struct run *runs_of_node(struct queue_node *node) {
 }
 
 static void runs_launch(struct runs *runs, struct run *run, struct link *link) {
-    queue_remove(&runs->queue, &run->queued);
+    queue_take(&runs->queue, &run->queued);
     runs->active++;
     metrics_observe(&runs->metrics->queue_wait, clock_mono_ns() - run->created_ns);
     run_start(run, link);
@@ -147,14 +148,15 @@ static void runs_starved(void *arg) {
     struct runs *runs = arg;
     if (links_first_ready(runs->links) != NULL)
         return;
-    while (runs->queue.first != NULL)
-        runs_give_up(runs, runs_of_node(runs->queue.first), "runner");
+    for (struct queue_node *node; (node = queue_any(&runs->queue)) != NULL;)
+        runs_give_up(runs, runs_of_node(node), "runner");
 }
 
 static void runs_dispatch(void *arg) {
     struct runs *runs = arg;
-    while (runs->queue.first != NULL && runs->active < runs->options.active_max) {
-        struct run *run = runs_of_node(runs->queue.first);
+    struct queue_node *node;
+    while (runs->active < runs->options.active_max && (node = queue_next(&runs->queue)) != NULL) {
+        struct run *run = runs_of_node(node);
         bool known = false;
         struct link *link = links_pick(runs->links, run->policy.name, run->policy.sha256, &known);
         if (link != NULL)
@@ -164,7 +166,7 @@ static void runs_dispatch(void *arg) {
         else
             break;
     }
-    if (runs->queue.first == NULL || links_first_ready(runs->links) != NULL)
+    if (runs->queue.count == 0 || links_first_ready(runs->links) != NULL)
         loop_timer_stop(runs->loop, &runs->starve);
     else if (runs->starve.slot == 0)
         loop_timer_at(runs->loop, &runs->starve, clock_mono_ns() + RUNS_STARVE_MS * CLOCK_NS_PER_MS,
@@ -172,21 +174,45 @@ static void runs_dispatch(void *arg) {
 }
 
 void runs_room(struct runs *runs) {
-    if (runs->queue.first != NULL)
+    if (runs->queue.count > 0)
         loop_defer(runs->loop, &runs->dispatch, runs_dispatch, runs);
 }
 
 bool runs_may_queue(const struct runs *runs, size_t bytes) {
-    return queue_fits(&runs->queue, bytes);
+    return queue_fits(&runs->queue, "", 1, bytes) == QUEUE_ROOM;
+}
+
+static enum queue_lane runs_lane(enum request_priority priority) {
+    switch (priority) {
+    case REQUEST_PRIORITY_HIGH:
+        return QUEUE_HIGH;
+    case REQUEST_PRIORITY_LOW:
+        return QUEUE_LOW;
+    default:
+        return QUEUE_NORMAL;
+    }
+}
+
+static int runs_enqueue(struct runs *runs, struct run *run, struct err *err) {
+    struct queue_entry entry = {.user = run->owner,
+                                .weight = run->token != NULL ? run->token->user->weight : 0,
+                                .lane = runs_lane(run->request.priority),
+                                .bytes = run->request.bytes};
+    return queue_push(&runs->queue, &run->queued, &entry, err);
+}
+
+void runs_unqueue(struct runs *runs, struct run *run) {
+    queue_remove(&runs->queue, &run->queued);
 }
 
 int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *err) {
     if (runs_name(runs, run->id, err) < 0)
         return -1;
     str_copy(run->owner, sizeof(run->owner), owner);
+    if (runs_enqueue(runs, run, err) < 0)
+        return -1;
     runs_insert(runs, run);
     runs->metrics->runs_accepted++;
-    queue_push(&runs->queue, &run->queued, run->request.bytes);
     /* At once, not in the next round: this is the path that is measured. */
     runs_dispatch(runs);
     return 0;
@@ -197,8 +223,8 @@ size_t runs_unfinished(const struct runs *runs) {
 }
 
 void runs_cancel_queued(struct runs *runs) {
-    while (runs->queue.first != NULL)
-        run_cancel(runs_of_node(runs->queue.first), CAUSE_CANCELLED);
+    for (struct queue_node *node; (node = queue_any(&runs->queue)) != NULL;)
+        run_cancel(runs_of_node(node), CAUSE_CANCELLED);
 }
 
 void runs_cancel_all(struct runs *runs, enum cause cause) {
@@ -287,9 +313,9 @@ static void runs_rest_soon(struct runs *runs) {
 
 void runs_finished(struct runs *runs, struct run *run) {
     runs_log_done(runs, run);
-    if (run->queued.queued)
-        queue_remove(&runs->queue, &run->queued);
-    else if (run->dispatched_ns != 0) {
+    if (run->dispatched_ns != 0) {
+        queue_ended(&runs->queue, &run->queued,
+                    (clock_mono_ns() - run->dispatched_ns) / CLOCK_NS_PER_MS);
         runs->active--;
         runs_rest_soon(runs);
     }

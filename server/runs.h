@@ -53,7 +53,7 @@ void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct lin
                struct metrics *metrics, const struct runs_options *options);
 void runs_done(struct runs *runs);
 
-/* May a request of this size wait? */
+/* Is there room for a request of this size of somebody who has none waiting? */
 bool runs_may_queue(const struct runs *runs, size_t bytes);
 /* Names the run, puts it into the table, and starts it now when that is possible, else queues it.
  */
@@ -70,6 +70,8 @@ void runs_cancel_queued(struct runs *runs);
 void runs_cancel_all(struct runs *runs, enum cause cause);
 
 /* For run.c. */
+/* It ends before it begins. */
+void runs_unqueue(struct runs *runs, struct run *run);
 void runs_finished(struct runs *runs, struct run *run);
 void runs_count_end(struct runs *runs, enum cause cause);
 void runs_log(struct runs *runs, const struct run *run, const struct err *err);

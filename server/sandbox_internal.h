@@ -42,7 +42,6 @@ struct sandbox {
     char id[SANDBOX_ID_SIZE];
     struct sandbox_spec spec;
     enum sandbox_state state;
-    bool queued;   /* OPENING: waits for a slot */
     bool detached; /* no connection to its shard: the runner may have it still */
     bool frozen;   /* what the last FREEZE asked for, answered or not */
     unsigned restoring;
@@ -83,7 +82,7 @@ struct sandbox {
 
     struct sandbox *hash_next, *newer, *older;
     struct sandbox *gone_next; /* oldest first */
-    struct sandbox *queue_next;
+    struct queue_node queued;  /* OPENING: waits for a slot */
 };
 
 /* --- sandbox.c -------------------------------------------------------------------------------- */

@@ -23,6 +23,7 @@ void sandboxes_init(struct sandboxes *s, struct loop *loop, struct log *log, str
     s->metrics = metrics;
     s->work = work;
     s->options.queue_count = SANDBOXES_QUEUE_DEFAULT;
+    queue_init(&s->queue, s->options.queue_count, SIZE_MAX);
     s->options.live_max = SIZE_MAX;
     s->answer_ms = SANDBOX_ANSWER_MS;
     s->gone_ms = SANDBOXES_GONE_MS;
@@ -34,6 +35,7 @@ void sandboxes_done(struct sandboxes *s) {
     loop_defer_stop(s->loop, &s->dispatch);
     loop_timer_stop(s->loop, &s->forget);
     sandbox_spare_stop(&s->spare);
+    queue_done(&s->queue);
     while (s->oldest != NULL) {
         struct sandbox *sb = s->oldest;
         s->oldest = sb->newer;
@@ -88,22 +90,6 @@ static void sandboxes_insert(struct sandboxes *s, struct sandbox *sb) {
     s->states[sb->state]++;
 }
 
-static void sandboxes_unqueue(struct sandboxes *s, struct sandbox *sb) {
-    struct sandbox *before = NULL;
-    if (!sb->queued)
-        return;
-    for (struct sandbox *at = s->queue_first; at != sb; at = at->queue_next)
-        before = at;
-    if (before != NULL)
-        before->queue_next = sb->queue_next;
-    else
-        s->queue_first = sb->queue_next;
-    if (s->queue_last == sb)
-        s->queue_last = before;
-    sb->queued = false;
-    s->queue_count--;
-}
-
 static void sandboxes_remove(struct sandboxes *s, struct sandbox *sb) {
     struct sandbox **at = &s->buckets[sandboxes_hash(sb->id)];
     while (*at != sb)
@@ -118,7 +104,7 @@ static void sandboxes_remove(struct sandboxes *s, struct sandbox *sb) {
     else
         s->oldest = sb->newer;
     s->states[sb->state]--;
-    sandboxes_unqueue(s, sb);
+    queue_remove(&s->queue, &sb->queued);
 }
 
 void sandboxes_forget(struct sandboxes *s, struct sandbox *sb) {
@@ -211,7 +197,7 @@ static void sandboxes_no_room(void *arg) {
 
 static size_t sandboxes_live(const struct sandboxes *s) {
     return s->states[SANDBOX_READY] + s->states[SANDBOX_PAUSED] + s->states[SANDBOX_OPENING] -
-           s->queue_count;
+           s->queue.count;
 }
 
 /* 1: opened; 0: it must wait; -1: *why says why it never will be. */
@@ -220,7 +206,7 @@ static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_
     bool known = false;
     struct link *link;
     err_clear(&err);
-    if (sandboxes_live(s) + (sb->queued ? 1 : 0) > s->options.live_max)
+    if (sandboxes_live(s) + (sb->queued.queued ? 1 : 0) > s->options.live_max)
         return 0;
     if (sb->spec.shard[0] != '\0') {
         link = links_find(s->links, sb->spec.shard);
@@ -250,40 +236,50 @@ static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_
     return api_error_set(why, 500, "internal", NULL, "The sandbox could not be written down.");
 }
 
+static struct sandbox *sandboxes_of_node(struct queue_node *node) {
+    return (struct sandbox *)(void *)((char *)node - offsetof(struct sandbox, queued));
+}
+
+/* One that only a certain shard can make waits for that one; its user's others wait behind it, and
+ * everybody else goes on. */
 static void sandboxes_dispatch(void *arg) {
     struct sandboxes *s = arg;
-    struct sandbox *next;
-    for (struct sandbox *sb = s->queue_first; sb != NULL; sb = next) {
+    queue_go_on(&s->queue, NULL);
+    for (struct queue_node *node; (node = queue_next(&s->queue)) != NULL;) {
+        struct sandbox *sb = sandboxes_of_node(node);
         struct api_error why;
-        next = sb->queue_next;
         int rc = sandboxes_launch(s, sb, &why);
-        if (rc > 0)
-            sandboxes_unqueue(s, sb);
-        else if (rc < 0)
+        if (rc == 0 && sb->spec.shard[0] == '\0')
+            break;
+        if (rc == 0) {
+            queue_aside(&s->queue, node);
+        } else if (rc > 0) {
+            queue_take(&s->queue, node);
+            queue_ended(&s->queue, node, 0); /* it lives for hours: that is no matter of turns */
+        } else {
+            queue_remove(&s->queue, node);
             sandbox_life_fail(sb, &why);
+        }
     }
 }
 
 void sandboxes_room(struct sandboxes *s) {
-    if (s->queue_first != NULL)
+    if (s->queue.count > 0)
         loop_defer(s->loop, &s->dispatch, sandboxes_dispatch, s);
 }
 
-bool sandboxes_may_queue(const struct sandboxes *s, size_t count) {
-    return s->queue_count + count <= s->options.queue_count;
+bool sandboxes_may_queue(const struct sandboxes *s, const char *user, size_t count) {
+    return queue_fits(&s->queue, user, count, 0) == QUEUE_ROOM;
 }
 
-static void sandboxes_enqueue(struct sandboxes *s, struct sandbox *sb) {
-    sb->queue_next = NULL;
-    if (s->queue_last != NULL)
-        s->queue_last->queue_next = sb;
-    else
-        s->queue_first = sb;
-    s->queue_last = sb;
-    s->queue_count++;
-    sb->queued = true;
+static int sandboxes_enqueue(struct sandboxes *s, struct sandbox *sb, struct api_error *error) {
+    struct queue_entry entry = {.user = sb->spec.owner, .lane = QUEUE_NORMAL};
+    if (queue_push(&s->queue, &sb->queued, &entry, NULL) < 0)
+        return api_error_memory(error);
     loop_timer_at(s->loop, &sb->watchdog, clock_mono_ns() + SANDBOX_SLOT_MS * CLOCK_NS_PER_MS,
                   sandboxes_no_room, sb, NULL);
+    sandboxes_room(s);
+    return 0;
 }
 
 static int sandboxes_name(struct sandboxes *s, struct sandbox *sb, struct api_error *error) {
@@ -297,10 +293,10 @@ static int sandboxes_name(struct sandboxes *s, struct sandbox *sb, struct api_er
 
 /* Its file is written while the runner works. */
 static int sandboxes_begin(struct sandboxes *s, struct sandbox *sb, struct api_error *error) {
-    bool first = s->queue_first == NULL || sb->spec.shard[0] != '\0';
+    bool first = s->queue.count == 0 || sb->spec.shard[0] != '\0';
     int rc = first ? sandboxes_launch(s, sb, error) : 0;
     if (rc == 0)
-        sandboxes_enqueue(s, sb);
+        rc = sandboxes_enqueue(s, sb, error);
     return rc < 0 ? -1 : 0;
 }
 
@@ -474,6 +470,7 @@ static int sandboxes_read_all(struct sandboxes *s, DIR *dir, struct err *err) {
 
 int sandboxes_start(struct sandboxes *s, const struct sandboxes_options *options, struct err *err) {
     s->options = *options;
+    queue_init(&s->queue, options->queue_count, SIZE_MAX);
     if (mkdir(SANDBOXES_DIR, 0700) < 0 && errno != EEXIST)
         return err_sys(err, "making " SANDBOXES_DIR);
     DIR *dir = opendir(SANDBOXES_DIR);

@@ -11,6 +11,7 @@
 #include "log.h"
 #include "loop.h"
 #include "metrics.h"
+#include "queue.h"
 #include "request.h"
 #include "sandbox.h"
 #include "sandbox_spare.h"
@@ -78,8 +79,8 @@ struct sandboxes {
     struct sandbox *newest, *oldest;           /* all, by age */
     struct sandbox *gone_oldest, *gone_newest; /* in the order in which they went */
     struct sandbox *forgotten;                 /* not in the table any more, but not closed yet */
-    struct sandbox *queue_first, *queue_last;
-    size_t queue_count, gone_count;
+    struct queue queue;                        /* those that wait for a slot */
+    size_t gone_count;
     size_t states[SANDBOX_GONE + 1]; /* how many are in each */
     struct loop_defer dispatch;
     struct loop_timer forget;
@@ -104,8 +105,8 @@ struct sandbox *sandboxes_find(const struct sandboxes *s, const char *id);
  * NULL: *error is filled. */
 struct sandbox *sandboxes_create(struct sandboxes *s, struct sandbox_spec *spec,
                                  struct api_error *error);
-/* May one more wait? */
-bool sandboxes_may_queue(const struct sandboxes *s, size_t count);
+/* May so many more of this user wait? */
+bool sandboxes_may_queue(const struct sandboxes *s, const char *user, size_t count);
 /* Are some being adopted from a runner that is there? A matter of milliseconds. */
 bool sandboxes_adopting(const struct sandboxes *s);
 /* Of the calling user's: is the runner of any being looked for? */

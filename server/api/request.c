@@ -18,6 +18,22 @@ struct request_body {
 #define REQUEST_READ(name, reader, member)                                                         \
     { name, reader, offsetof(struct request_body, run.member) }
 
+static int request_priority(struct request_ctx *ctx, const struct request_path *at, json_t *value,
+                            void *slot) {
+    static const char *const words[] = {[REQUEST_PRIORITY_NORMAL] = "normal",
+                                        [REQUEST_PRIORITY_LOW] = "low",
+                                        [REQUEST_PRIORITY_HIGH] = "high"};
+    const char *text;
+    if (request_text(ctx, at, value, REQUEST_STRING_MAX, &text) != 0)
+        return -1;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strcmp(text, words[i]) == 0) {
+            *(enum request_priority *)slot = (enum request_priority)i;
+            return 0;
+        }
+    return request_fail(ctx, at, 400, "invalid_value", "must be \"low\", \"normal\" or \"high\".");
+}
+
 static const struct request_field request_body_fields[] = {
     REQUEST_KEEP("argv", command.argv),
     REQUEST_KEEP("sh", command.sh),
@@ -31,6 +47,7 @@ static const struct request_field request_body_fields[] = {
     REQUEST_READ("policy", request_name, policy),
     REQUEST_READ("image", request_name, image),
     REQUEST_KEEP("network", network),
+    REQUEST_READ("priority", request_priority, priority),
     REQUEST_KEEP("collect", collect),
     REQUEST_KEEP("wait", wait),
     REQUEST_READ("stream", request_flag, stream),

@@ -67,6 +67,9 @@ struct request_file {
 /* Words that `network` may be. Which of them a policy allows is not decided here. */
 enum request_network { REQUEST_NETWORK_NONE, REQUEST_NETWORK_EGRESS };
 
+/* Which of the user's own runs go first. Nobody else's turn is taken by it. */
+enum request_priority { REQUEST_PRIORITY_NORMAL, REQUEST_PRIORITY_LOW, REQUEST_PRIORITY_HIGH };
+
 struct request_mem;
 struct json_t;
 
@@ -80,6 +83,7 @@ struct run_request {
     bool stream; /* default false */
     bool cancel_on_disconnect;
     bool keep_steps; /* a snapshot before every step */
+    enum request_priority priority;
     bool end_on_set; /* false: the policy's default */
     uint32_t end_on; /* mask of enum end_on */
     struct request_limits limits;

@@ -334,90 +334,117 @@ static void many_users_are_served_evenly_and_fast(void **state) {
 }
 
 /* Whatever happens in whatever order: what went in comes out once, and every list is sound. */
+
+enum { CHAOS_ITEMS = 400, CHAOS_USERS = 9 };
+enum chaos_phase { CHAOS_OUT, CHAOS_WAITS, CHAOS_RUNS };
+
+struct chaos {
+    struct queue q;
+    struct item items[CHAOS_ITEMS];
+    enum chaos_phase phase[CHAOS_ITEMS];
+    struct queue_gate *gates[CHAOS_USERS];
+    unsigned seed;
+    size_t waiting;
+};
+
+static unsigned chaos_random(struct chaos *c, unsigned bound) {
+    return (unsigned)rand_r(&c->seed) % bound;
+}
+
+static size_t chaos_next(struct chaos *c) {
+    struct queue_node *next = queue_next(&c->q);
+    if (next == NULL)
+        return CHAOS_ITEMS;
+    size_t i = (size_t)((struct item *)(void *)next - c->items);
+    assert_int_equal(c->phase[i], CHAOS_WAITS);
+    return i;
+}
+
+/* Something with the entry `i`. */
+static void chaos_touch(struct chaos *c, size_t i, const char *user) {
+    struct queue_node *node = &c->items[i].node;
+    switch (c->phase[i]) {
+    case CHAOS_OUT:
+        push(&c->q, &c->items[i], user, (enum queue_lane)chaos_random(c, QUEUE_LANES),
+             chaos_random(c, 400));
+        c->phase[i] = CHAOS_WAITS;
+        c->waiting++;
+        break;
+    case CHAOS_WAITS:
+        assert_true(queue_position(&c->q, node) < CHAOS_ITEMS);
+        if (chaos_random(c, 3) > 0)
+            break;
+        queue_remove(&c->q, node);
+        c->phase[i] = CHAOS_OUT;
+        c->waiting--;
+        break;
+    case CHAOS_RUNS:
+        queue_ended(&c->q, node, chaos_random(c, 100000));
+        c->phase[i] = CHAOS_OUT;
+        break;
+    }
+}
+
+/* Something with whose turn it is. */
+static void chaos_turn(struct chaos *c) {
+    size_t i = chaos_next(c);
+    if (i == CHAOS_ITEMS)
+        return;
+    switch (chaos_random(c, 4)) {
+    case 0:
+        queue_aside(&c->q, &c->items[i].node);
+        break;
+    case 1:
+        queue_hold(&c->q, &c->items[i].node, &c->gates[i % CHAOS_USERS], NULL);
+        break;
+    default:
+        queue_take(&c->q, &c->items[i].node);
+        c->phase[i] = CHAOS_RUNS;
+        c->waiting--;
+        break;
+    }
+}
+
 static void any_order_of_events_is_sound(void **state) {
     (void)state;
-    enum { ITEMS = 400, USERS = 9 };
-    static struct item items[ITEMS];
-    static int phase[ITEMS]; /* 0 out, 1 waits, 2 runs */
-    struct queue_gate *gates[USERS] = {0};
-    struct queue q;
+    struct chaos *c = calloc(1, sizeof(*c));
     char name[16];
-    unsigned seed = 12345;
-    size_t waiting = 0;
-    memset(items, 0, sizeof(items));
-    memset(phase, 0, sizeof(phase));
-    queue_init(&q, 10000, 1 << 30);
+    assert_non_null(c);
+    c->seed = 12345;
+    queue_init(&c->q, 10000, 1 << 30);
     for (int step = 0; step < 200000; step++) {
-        size_t i = (size_t)rand_r(&seed) % ITEMS, u = i % USERS;
-        struct queue_node *next;
-        snprintf(name, sizeof(name), "u%zu", u);
-        switch (rand_r(&seed) % 9) {
+        size_t i = chaos_random(c, CHAOS_ITEMS);
+        snprintf(name, sizeof(name), "u%zu", i % CHAOS_USERS);
+        switch (chaos_random(c, 5)) {
         case 0:
         case 1:
-            if (phase[i] == 0) {
-                push(&q, &items[i], name, (enum queue_lane)((unsigned)rand_r(&seed) % 3),
-                     (uint32_t)(rand_r(&seed) % 400));
-                phase[i] = 1;
-                waiting++;
-            }
+            chaos_touch(c, i, name);
             break;
         case 2:
         case 3:
-            next = queue_next(&q);
-            if (next != NULL) {
-                size_t k = (size_t)((struct item *)(void *)next - items);
-                assert_int_equal(phase[k], 1);
-                queue_take(&q, next);
-                phase[k] = 2;
-                waiting--;
-            }
-            break;
-        case 4:
-            if (phase[i] == 2) {
-                queue_ended(&q, &items[i].node, (uint64_t)rand_r(&seed) % 100000);
-                phase[i] = 0;
-            }
-            break;
-        case 5:
-            if (phase[i] == 1) {
-                assert_true(queue_position(&q, &items[i].node) < ITEMS);
-                queue_remove(&q, &items[i].node);
-                phase[i] = 0;
-                waiting--;
-            }
-            break;
-        case 6:
-            next = queue_next(&q);
-            if (next != NULL)
-                queue_aside(&q, next);
-            break;
-        case 7:
-            next = queue_next(&q);
-            if (next != NULL) {
-                size_t k = (size_t)((struct item *)(void *)next - items);
-                queue_hold(&q, next, &gates[k % USERS], NULL);
-            }
+            chaos_turn(c);
             break;
         default:
-            queue_go_on(&q, rand_r(&seed) % 2 ? name : NULL);
-            queue_open(&q, gates[u]);
+            queue_go_on(&c->q, chaos_random(c, 2) ? name : NULL);
+            queue_open(&c->q, c->gates[i % CHAOS_USERS]);
             break;
         }
-        assert_int_equal(q.count, waiting);
-        assert_true((queue_any(&q) != NULL) == (waiting > 0));
+        assert_int_equal(c->q.count, c->waiting);
+        assert_true((queue_any(&c->q) != NULL) == (c->waiting > 0));
     }
-    for (struct queue_node *node; (node = queue_any(&q)) != NULL;)
-        queue_remove(&q, node);
-    for (size_t i = 0; i < ITEMS; i++)
-        if (phase[i] == 2)
-            queue_ended(&q, &items[i].node, 0);
-    for (size_t u = 0; u < USERS; u++)
-        assert_null(gates[u]);
-    assert_int_equal(q.users, 0);
-    assert_null(q.resting.first);
-    assert_null(q.now.first);
-    assert_null(q.later.first);
-    queue_done(&q);
+    for (struct queue_node *node; (node = queue_any(&c->q)) != NULL;)
+        queue_remove(&c->q, node);
+    for (size_t i = 0; i < CHAOS_ITEMS; i++)
+        if (c->phase[i] == CHAOS_RUNS)
+            queue_ended(&c->q, &c->items[i].node, 0);
+    for (size_t u = 0; u < CHAOS_USERS; u++)
+        assert_null(c->gates[u]);
+    assert_int_equal(c->q.users, 0);
+    assert_null(c->q.resting.first);
+    assert_null(c->q.now.first);
+    assert_null(c->q.later.first);
+    queue_done(&c->q);
+    free(c);
 }
 
 int main(void) {

@@ -121,7 +121,7 @@ static void test_cannot_be_written_when_its_turn_comes(void **state) {
     assert_int_equal(fake_expect(&s->fake, WIRE_CLOSE)->jail, jail[0]);
     fake_send_closed(&s->fake, jail[0]);
     assert_null(s->sandboxes.forgotten);
-    assert_int_equal(s->sandboxes.queue_count, 0);
+    assert_int_equal(s->sandboxes.queue.count, 0);
     assert_true(connected(s));
 }
 
