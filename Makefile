@@ -34,10 +34,10 @@ B := build
 # Packages (Debian 12).
 
 PACKAGES_build := gcc make pkg-config musl-tools libmicrohttpd-dev libjansson-dev libseccomp-dev libcap-dev \
-    libcgroup-dev libcurl4-openssl-dev libarchive-dev libsodium-dev libsqlite3-dev e2fsprogs
+    libcgroup-dev libcurl4-openssl-dev libarchive-dev libsodium-dev libsqlite3-dev libgnutls28-dev e2fsprogs
 PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-dev clang-format-14 \
     nodejs openjdk-17-jdk-headless gcc make git perl strace procps iproute2 \
-    util-linux curl gdb tmux less
+    util-linux curl gdb tmux less openssl
 PACKAGES_bench := bubblewrap
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
 PACKAGES_lint := clang-format-14 python3
@@ -64,7 +64,7 @@ INC_tests/bench := runner/base
 PKG_runner/policy := jansson libsodium
 PKG_runner/jail := libseccomp libcap libcgroup
 PKG_server/api := jansson libsodium
-PKG_server := libmicrohttpd libarchive libsodium libcap sqlite3
+PKG_server := libmicrohttpd gnutls libarchive libsodium libcap sqlite3
 PKG_agent-client := libcurl libsodium libarchive
 PKG_tests/bench := libseccomp jansson libmicrohttpd libsodium
 

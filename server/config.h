@@ -51,6 +51,7 @@ struct config {
     const char *state, *user, *listen;
     uint64_t port, connections;
     uint64_t grace_ms, queue;
+    const char *tls_certificate, *tls_key;
     uint64_t results, result_bytes, snapshots, snapshot_bytes, blob_bytes, blob_age_ms;
     bool verbose;
 

@@ -245,6 +245,7 @@ static void http_connection(void *arg, struct MHD_Connection *mhd, void **contex
         /* The library takes up listening again only when it is called once more after this. */
         http_run_soon(h);
         http_unlink(c);
+        http_tls_end(c);
         free(c);
         *context = NULL;
         return;
@@ -259,7 +260,9 @@ static void http_connection(void *arg, struct MHD_Connection *mhd, void **contex
     c->http = h;
     c->fd = info->connect_fd;
     c->hangup.fd = -1;
+    c->mhd = mhd;
     *context = c;
+    http_tls_begin(c);
     http_link(c);
     loop_add(h->loop, &c->hangup, c->fd, EPOLLRDHUP, http_hangup, c, NULL);
     http_deadline(c, h->options.header_ms);
@@ -427,7 +430,9 @@ struct http *http_start(struct loop *loop, struct log *log, const struct http_op
     h->app = *app;
     h->options = *options;
     h->source.fd = -1;
-    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG;
+    struct MHD_OptionItem tls[HTTP_TLS_OPTIONS + 1] = {{MHD_OPTION_END, 0, NULL}};
+    unsigned flags =
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | http_tls_options(h, tls);
     struct MHD_OptionItem items[] = {
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, HTTP_MEMORY, NULL},
         {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)options->max_connections, NULL},
@@ -445,7 +450,7 @@ struct http *http_start(struct loop *loop, struct log *log, const struct http_op
         {MHD_OPTION_END, 0, NULL},
     };
     h->daemon = MHD_start_daemon(flags, 0, NULL, NULL, http_access, h, MHD_OPTION_ARRAY, items,
-                                 MHD_OPTION_END);
+                                 MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
     if (h->daemon == NULL) {
         err_set(err, ERR_STATE, 0, "libmicrohttpd did not start");
         free(h);

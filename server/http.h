@@ -2,8 +2,8 @@
  *
  * A request is an explicit state machine:
  *
- *   HEADER   its line and headers arrive; deadline from the moment that the connection opened or
- *            the last answer left
+ *   HEADER   its line and headers arrive (before the first, the TLS handshake); deadline from the
+ *            moment that the connection opened or the last answer left
  *   BODY     its body arrives, into memory that is capped, or in pieces to a handler that asked
  *            for them; deadline by progress of the client
  *   SWALLOW  it is refused already, but its body is short: read it, so that the connection lives on
@@ -28,6 +28,7 @@
 #include "loop.h"
 
 struct MHD_Connection;
+struct tls;
 struct http;
 struct http_conn;
 struct http_req;
@@ -129,6 +130,7 @@ struct http_options {
     uint64_t max_connections;
     uint64_t max_body_bytes; /* of all requests together */
     uint64_t header_ms, body_ms;
+    struct tls *tls; /* borrowed; NULL = plain HTTP */
 };
 
 /* Starts serving. NULL on failure. */

@@ -113,6 +113,8 @@ int http_body_framing(struct http_req *req, struct api_error *error) {
 void http_body_logged(void *arg, const char *fmt, va_list args) {
     struct http *h = arg;
     (void)args;
+    if (strstr(fmt, "handshake") != NULL)
+        http_tls_failed(h);
     if (strstr(fmt, "Content-Length") == NULL)
         return;
     for (struct http_conn *c = h->first; c != NULL; c = c->next) {

@@ -3,8 +3,11 @@
 
 #include <microhttpd.h>
 #include <stdarg.h>
+#include <sys/uio.h>
 
 #include "http.h"
+
+struct tls_pair;
 
 /* One TCP connection. */
 struct http_conn {
@@ -18,6 +21,9 @@ struct http_conn {
     uint64_t due_ns; /* the timer may be armed for an earlier moment: it looks here */
     struct http_req *req;
     bool lingering;
+    struct MHD_Connection *mhd;
+    struct tls_pair *pair; /* HTTPS: the certificate that it was shown; counted */
+    bool greeted;          /* HTTPS: its first bytes were read */
 };
 
 struct http {
@@ -34,6 +40,7 @@ struct http {
     uint64_t body_bytes; /* held by all requests */
     struct http_linger *linger_first;
     size_t linger_count;
+    struct http_conn *pulled; /* HTTPS: the one that was read from last; NULL = it is gone */
     bool stopping;
 };
 
@@ -65,3 +72,16 @@ void http_linger_stop(struct http *h);
 enum MHD_Result http_reply_queue(struct http_req *req);
 /* Sends an error straight to the socket: libmicrohttpd takes no answer in the middle of a body. */
 void http_reply_direct(struct http_req *req, const struct api_error *error);
+/* The same, before there is a request and past encryption. */
+void http_reply_plain(struct http_conn *c, const struct api_error *error);
+
+/* http_tls.c; all of it does nothing on a port without TLS. */
+#define HTTP_TLS_OPTIONS 2
+/* Fills in what libmicrohttpd must know and returns flags for it; 0: nothing was filled in. */
+unsigned http_tls_options(const struct http *h, struct MHD_OptionItem items[HTTP_TLS_OPTIONS + 1]);
+void http_tls_begin(struct http_conn *c);
+void http_tls_end(struct http_conn *c);
+/* The library's log: a handshake has failed. */
+void http_tls_failed(struct http *h);
+/* Sends a few bytes within the session. */
+void http_tls_send(struct http_conn *c, const struct iovec *parts, size_t count);

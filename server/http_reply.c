@@ -134,7 +134,8 @@ void http_reply_error(struct http_req *req, const struct api_error *error) {
     http_reply_json(req, error->status, json, len);
 }
 
-void http_reply_direct(struct http_req *req, const struct api_error *error) {
+/* Nothing was sent for this request yet, so it fits into the socket's buffer. */
+static void http_reply_send(struct http_conn *c, const struct api_error *error, bool tls) {
     size_t len = 0;
     char *json = api_error_encode(error, &len);
     char head[256];
@@ -147,10 +148,20 @@ void http_reply_direct(struct http_req *req, const struct api_error *error) {
     struct iovec parts[2] = {{.iov_base = head, .iov_len = (size_t)n},
                              {.iov_base = json, .iov_len = len}};
     struct msghdr msg = {.msg_iov = parts, .msg_iovlen = 2};
-    /* Nothing was sent for this request yet, so this fits into the socket's buffer. */
-    sendmsg(req->conn->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
-    req->status = error->status;
+    if (tls)
+        http_tls_send(c, parts, 2);
+    else
+        sendmsg(c->fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
     free(json);
+}
+
+void http_reply_direct(struct http_req *req, const struct api_error *error) {
+    http_reply_send(req->conn, error, req->http->options.tls != NULL);
+    req->status = error->status;
+}
+
+void http_reply_plain(struct http_conn *c, const struct api_error *error) {
+    http_reply_send(c, error, false);
 }
 
 /* Streams. */

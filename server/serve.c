@@ -14,6 +14,7 @@
 
 #include "clock.h"
 #include "config.h"
+#include "drain.h"
 #include "drop.h"
 #include "execs.h"
 #include "fd.h"
@@ -21,15 +22,13 @@
 #include "route.h"
 #include "server.h"
 #include "subcommand.h"
+#include "tls.h"
 
 #define SERVE_MIB ((uint64_t)1024 * 1024)
 #define SERVE_WORKERS 2u
 /* A connection has this long for its request line and headers; a body may pause this long. */
 #define SERVE_HEADER_MS 30000u
 #define SERVE_BODY_MS 60000u
-/* After the grace time, jails are killed; the answers then have this long to leave. */
-#define SERVE_KILL_MS 5000u
-#define SERVE_FLUSH_MS 1000u
 /* Sandboxes that may wait for a slot. */
 #define SERVE_SANDBOX_QUEUE 1024u
 /* Descriptors for everything that is neither a connection nor a run. */
@@ -50,11 +49,27 @@ struct serve {
     size_t sandboxes; /* at once */
     struct snapshots_options snapshots;
     struct loop_source signal_source;
-    struct loop_timer timer; /* of the stage of stopping that it is in */
-    bool flushing;
+    struct drain drain;
 };
 
 /* Set-up, in the order that matters: what needs root comes first, what reads foreign bytes last. */
+
+/* Names of files count from where the administrator is, and a key may be root's. */
+static int serve_tls(struct serve *v, struct err *err) {
+    const struct config *c = &v->config;
+    struct server *s = &v->server;
+    if (c->tls_certificate == NULL && c->tls_key == NULL)
+        return 0;
+    if (c->tls_certificate == NULL || c->tls_key == NULL)
+        return err_set(err, ERR_INVALID, 0, "HTTPS needs both tls.certificate and tls.key");
+    if (tls_open(c->tls_certificate, c->tls_key, &s->tls, err) < 0)
+        return -1;
+    struct err date;
+    err_clear(&date);
+    if (tls_pair_dates(tls_pair(s->tls), clock_real_ms() / 1000, &date) < 0)
+        log_err(&s->log, LOG_WARN, "certificate_out_of_date", &date);
+    return 0;
+}
 
 static int serve_enter_state(struct serve *v, struct err *err) {
     struct server *s = &v->server;
@@ -105,8 +120,8 @@ static int serve_block_signals(struct serve *v, struct err *err) {
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGHUP, SIG_IGN);
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return err_sys(err, "blocking signals");
     v->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -264,16 +279,19 @@ static int serve_http(struct serve *v, struct err *err) {
                            .hold = serve_hold,
                            .arg = s};
     v->http.listen_fd = fd_steal(&v->listener);
+    v->http.tls = s->tls;
     v->http.header_ms = SERVE_HEADER_MS;
     v->http.body_ms = SERVE_BODY_MS;
     v->http.max_body_bytes = 8 * SERVER_BODY_MAX;
     s->http = http_start(s->loop, &s->log, &v->http, &app, err);
     if (s->http == NULL)
         return -1;
+    drain_init(&v->drain, s);
     return loop_add(s->loop, &v->signal_source, v->signals, EPOLLIN, serve_signal, v, err);
 }
 
 static int (*const serve_stages[])(struct serve *v, struct err *err) = {
+    serve_tls,         /* certificate and key */
     serve_enter_state, /* the state directory and its lock */
     serve_find_user,   /* who the server becomes */
     serve_listen,      /* the socket, which may have a port below 1024 */
@@ -289,59 +307,24 @@ static int (*const serve_stages[])(struct serve *v, struct err *err) = {
     serve_http,
 };
 
-/* Stopping: no new work, what waits is cancelled, what runs may finish within the grace time, then
- * it is killed; every answer that is owed gets out. */
+/* Signals. */
 
-static void serve_stop(void *arg) {
-    struct serve *v = arg;
-    loop_stop(v->server.loop);
-}
-
-static void serve_flush(void *arg) {
-    struct serve *v = arg;
-    struct server *s = &v->server;
-    if (!v->flushing) {
-        v->flushing = true;
-        loop_timer_at(s->loop, &v->timer, clock_mono_ns() + SERVE_FLUSH_MS * CLOCK_NS_PER_MS,
-                      serve_stop, v, NULL);
-    }
-    if (http_in_flight(s->http) == 0)
-        loop_stop(s->loop);
-}
-
-static void serve_quiet(void *arg) {
-    struct serve *v = arg;
-    if (v->flushing)
-        loop_stop(v->server.loop);
-}
-
-static void serve_kill(void *arg) {
-    struct serve *v = arg;
-    struct server *s = &v->server;
-    loop_timer_at(s->loop, &v->timer, clock_mono_ns() + SERVE_KILL_MS * CLOCK_NS_PER_MS, serve_stop,
-                  v, NULL);
-    runs_cancel_all(&s->runs, CAUSE_INTERRUPTED);
-}
-
-static void serve_drain(struct serve *v) {
+/* A bad new file keeps the old certificate: what is wrong with it is in the log. */
+static void serve_renew(struct serve *v) {
     struct server *s = &v->server;
     struct log_line line;
-    log_begin(&line, &s->log, LOG_INFO, "draining");
-    log_u64(&line, "queued", s->runs.queue.count);
-    log_u64(&line, "running", s->runs.active);
-    log_u64(&line, "sandboxes_left_to_runner",
-            s->sandboxes.states[SANDBOX_READY] + s->sandboxes.states[SANDBOX_PAUSED]);
+    struct err err;
+    err_clear(&err);
+    if (s->tls == NULL)
+        return;
+    if (tls_reload(s->tls, &err) < 0) {
+        log_err(&s->log, LOG_ERROR, "certificate_kept", &err);
+        return;
+    }
+    log_begin(&line, &s->log, LOG_INFO, "certificate_renewed");
+    log_str(&line, "names", tls_pair(s->tls)->names);
+    log_u64(&line, "expires_s", tls_pair(s->tls)->ends_s);
     log_end(&line);
-    s->draining = true;
-    s->runs.idle = serve_flush;
-    s->runs.idle_arg = v;
-    s->quiet = serve_quiet;
-    s->quiet_arg = v;
-    loop_timer_at(s->loop, &v->timer, clock_mono_ns() + v->config.grace_ms * CLOCK_NS_PER_MS,
-                  serve_kill, v, NULL);
-    runs_cancel_queued(&s->runs);
-    if (runs_unfinished(&s->runs) == 0)
-        serve_flush(v);
 }
 
 static void serve_signal(void *arg, uint32_t events) {
@@ -350,10 +333,10 @@ static void serve_signal(void *arg, uint32_t events) {
     (void)events;
     if (read(v->signals, &info, sizeof(info)) != (ssize_t)sizeof(info))
         return;
-    if (!v->server.draining)
-        serve_drain(v);
-    else if (!v->flushing)
-        serve_kill(v); /* asked twice: no more grace */
+    if (info.ssi_signo == SIGHUP)
+        serve_renew(v);
+    else
+        drain_signal(&v->drain);
 }
 
 static int serve_set_up(struct serve *v, struct err *err) {
@@ -365,13 +348,13 @@ static int serve_set_up(struct serve *v, struct err *err) {
 
 static void serve_clean_up(struct serve *v) {
     struct server *s = &v->server;
-    if (s->loop != NULL) {
+    if (s->loop != NULL)
         loop_del(s->loop, &v->signal_source);
-        loop_timer_stop(s->loop, &v->timer);
-    }
+    drain_done(&v->drain);
     if (s->store != NULL)
         store_then_stop(s->store, &s->answers);
     http_stop(s->http);
+    tls_free(s->tls);
     work_free(s->work);
     runs_done(&s->runs);
     sandboxes_done(&s->sandboxes);
@@ -393,6 +376,7 @@ static void serve_say_ready(struct serve *v) {
     log_begin(&line, &v->server.log, LOG_INFO, "serving");
     log_str(&line, "address", v->config.listen);
     log_u64(&line, "port", v->port);
+    log_str(&line, "scheme", v->server.tls != NULL ? "https" : "http");
     log_u64(&line, "connections", v->http.max_connections);
     log_u64(&line, "runs", v->runs.active_max);
     log_u64(&line, "sandboxes", v->sandboxes);

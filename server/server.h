@@ -30,6 +30,7 @@
 
 struct config;
 struct exec_hub;
+struct tls;
 
 struct server {
     const struct config *config; /* borrowed; strings of it may be used for ever */
@@ -48,6 +49,7 @@ struct server {
     struct exec_hub *exec_hub; /* NULL until the first sandbox */
     struct blobs *blobs;
     struct trace_pool trace_pool;
+    struct tls *tls; /* NULL = plain HTTP */
     struct http *http;
     unsigned unpacking; /* archives that are being unpacked: each has a thread */
     bool draining;

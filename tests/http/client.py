@@ -27,10 +27,11 @@ class Answer:
 
 
 class Client:
-    """One connection per thread, kept alive until close()."""
+    """One connection per thread, kept alive until close(). With a `context` it speaks HTTPS."""
 
-    def __init__(self, port, token, timeout=60):
+    def __init__(self, port, token, timeout=60, context=None):
         self.port = port
+        self.context = context
         self.token = token
         self.timeout = timeout
         self.local = threading.local()
@@ -38,7 +39,11 @@ class Client:
         self.mark = "m" + secrets.token_hex(8)
 
     def connection(self, timeout=None):
-        new = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout or self.timeout)
+        where, timeout = ("127.0.0.1", self.port), timeout or self.timeout
+        if self.context is not None:
+            new = http.client.HTTPSConnection(*where, timeout=timeout, context=self.context)
+        else:
+            new = http.client.HTTPConnection(*where, timeout=timeout)
         new.connect()
         new.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return new
@@ -177,8 +182,15 @@ class Client:
     def raw(self, data, seconds=5, half_close=False):
         """Sends bytes as they are -> what came back until the server closed the connection or
         `seconds` were over, and whether it was closed."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=seconds) as sock:
+        with self.socket(seconds) as sock:
             return exchange(sock, data, seconds, half_close)
+
+    def socket(self, seconds=5):
+        """A connection for bytes as they are, within TLS if that is what is spoken."""
+        sock = socket.create_connection(("127.0.0.1", self.port), timeout=seconds)
+        if self.context is not None:
+            sock = self.context.wrap_socket(sock, server_hostname="127.0.0.1")
+        return sock
 
 
 def exchange(sock, data, seconds=5, half_close=False):

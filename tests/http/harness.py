@@ -51,6 +51,13 @@ def use_sanitized():
     os.environ["UBSAN_OPTIONS"] = "print_stacktrace=1:halt_on_error=1"
 
 
+def use_tls():
+    """From now on every pair speaks HTTPS."""
+    import certs
+
+    _replaced["tls"] = certs.Certificates()
+
+
 def sanitized():
     return bool(_replaced)
 
@@ -175,6 +182,7 @@ class Pair:
         state=None,
         guard=None,
         nofile=None,
+        tls=None,
     ):
         self.work = tempfile.mkdtemp(prefix="pinfold-http-")
         os.chmod(self.work, 0o755)
@@ -186,6 +194,7 @@ class Pair:
         self.policies = policies or POLICIES
         self.guard = guard or Guard()
         self.nofile = nofile
+        self.tls = tls if tls is not None else _replaced.get("tls")
         self.user = server_user()
         self.port = free_port()
         self.server = self.runner = None
@@ -268,6 +277,7 @@ class Pair:
                 "--user",
                 self.user,
             ]
+            + (self.tls.arguments() if self.tls else [])
             + self.server_args,
             "server.log",
             self.server_prefix,
@@ -278,7 +288,7 @@ class Pair:
             self.init()
         self.start_runner()
         self.start_server()
-        self.client = Client(self.port, self.token)
+        self.client = Client(self.port, self.token, context=self.context)
         self.wait_ready(seconds)
         return self
 
@@ -289,12 +299,16 @@ class Pair:
         line = "%s %s user\n" % (hashlib.sha256(token.encode()).hexdigest(), name)
         with open(os.path.join(self.state, "server", "tokens"), "a") as out:
             out.write(line)
-        return Client(self.port, token)
+        return Client(self.port, token, context=self.context)
+
+    @property
+    def context(self):
+        return self.tls.context() if self.tls else None
 
     def probe(self, path, timeout=2):
         """-> status of a GET without a token on a connection of its own, 0 when there is none."""
         try:
-            one = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+            one = Client(self.port, self.token, context=self.context).connection(timeout)
             one.request("GET", path)
             answer = one.getresponse()
             answer.read()

@@ -211,6 +211,7 @@ def main():
     parser.add_argument("--part", choices=("shared", "own", "alone"))
     parser.add_argument("--quick", action="store_true", help="leave the slow ones out")
     parser.add_argument("--sanitized", action="store_true")
+    parser.add_argument("--tls", action="store_true", help="speak HTTPS in every test")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     load()
@@ -224,6 +225,8 @@ def main():
         return 1
     if arguments.sanitized:
         harness.use_sanitized()
+    if arguments.tls:
+        harness.use_tls()
     signal.signal(signal.SIGALRM, alarm)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     tests.append(

@@ -4,6 +4,7 @@ server."""
 import json
 import re
 import socket
+import ssl
 import time
 
 import check
@@ -190,7 +191,7 @@ def _(pair):
 
 @test("100-continue is answered", case=131)
 def _(pair):
-    with socket.create_connection(("127.0.0.1", pair.port), 5) as sock:
+    with pair.client.socket(5) as sock:
         sock.sendall(
             head(
                 pair,
@@ -235,7 +236,7 @@ def _(pair):
         head(pair, b"Content-Length: 1000000") + BODY,
         head(pair, b"Transfer-Encoding: chunked") + b"11\r\n" + BODY + b"\r\n",
     ):
-        with socket.create_connection(("127.0.0.1", pair.port), 5) as sock:
+        with pair.client.socket(5) as sock:
             sock.sendall(data)
     check.ok(pair.client.run(argv=["true"]))
     after = len(pair.client.get("/v1/runs?limit=100").json()["runs"])
@@ -250,7 +251,7 @@ def too_large(pair, announced):
     block = b'{"argv":["' + b"x" * 65526
     if not announced:
         block = b"10000\r\n" + block[:65536] + b"\r\n"
-    with socket.create_connection(("127.0.0.1", pair.port), 5) as sock:
+    with pair.client.socket(5) as sock:
         sock.sendall(head(pair, *lines, b"Content-Type: application/json"))
         sock.settimeout(5)
         try:
@@ -258,7 +259,7 @@ def too_large(pair, announced):
                 sock.setblocking(False)
                 try:
                     got += sock.recv(65536)
-                except BlockingIOError:
+                except (BlockingIOError, ssl.SSLWantReadError):
                     pass
                 sock.settimeout(5)
                 if got:
@@ -313,7 +314,7 @@ def _(pair):
     slow = []
     try:
         for i in range(300):
-            sock = socket.create_connection(("127.0.0.1", pair.port), 5)
+            sock = pair.client.socket(5)
             sock.sendall(b"POST /v1/runs HTTP/1.1\r\nHo"[: i % 26])
             slow.append(sock)
 
@@ -341,7 +342,7 @@ def _(_pair):
     with harness.Pair(warm=1, slots=2) as pair:
         pair.rest()
         base = pair.base["descriptors of the server"]
-        socks = [socket.create_connection(("127.0.0.1", pair.port), 5) for _ in range(3)]
+        socks = [pair.client.socket(5) for _ in range(3)]
         request = b"GET /healthz HTTP/1.1\r\nHost: x\r\nX: " + b"a" * 100
         cut, start = [None] * 3, time.monotonic()
         for turn in range(90):
@@ -382,7 +383,7 @@ def _(_pair):
         try:
             for _ in range(400):
                 try:
-                    socks.append(socket.create_connection(("127.0.0.1", pair.port), 1))
+                    socks.append(pair.client.socket(1))
                 except OSError:
                     break
             before = cpu_ticks(pair.server_pid)
@@ -405,7 +406,7 @@ def cpu_ticks(pid):
 @test("2,000 connections that come and go leave no descriptor")
 def _(pair):
     for i in range(2000):
-        sock = socket.create_connection(("127.0.0.1", pair.port), 5)
+        sock = pair.client.socket(5)
         if i % 3 == 0:
             sock.send(b"GET /heal")
         sock.close()
@@ -423,7 +424,7 @@ def _(pair):
         }
     ).encode()
     for _ in range(4):
-        sock = socket.create_connection(("127.0.0.1", pair.port), 5)
+        sock = pair.client.socket(5)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         sock.sendall(head(pair, b"Content-Length: %d" % len(request)) + request)
         socks.append(sock)
