@@ -355,7 +355,7 @@ def _(_pair):
                         sock.send(request[turn : turn + 1] if turn < len(request) else b"a")
                     if sock.recv(1000) == b"":
                         cut[i] = time.monotonic() - start
-                except BlockingIOError:
+                except (BlockingIOError, ssl.SSLWantReadError):
                     pass
                 except OSError:
                     cut[i] = time.monotonic() - start
