@@ -11,6 +11,7 @@
 
 #include "client_version.h"
 #include "clock.h"
+#include "traceparent.h"
 
 #define REST_CONNECT_MS 5000L
 #define REST_KEEPIDLE_S 15L
@@ -110,6 +111,25 @@ static bool rest_add_header(struct curl_slist **list, const char *text) {
     return true;
 }
 
+/* What we are called from may be traced (W3C Trace Context): an agent inside a jail has TRACEPARENT
+ * from the server. Only what is well formed is passed on: nothing else gets into a header. */
+static bool rest_add_trace(struct curl_slist **list) {
+    const char *parent = getenv("TRACEPARENT"), *state = getenv("TRACESTATE");
+    char line[TRACEPARENT_STATE_MAX + 32];
+    struct traceparent t;
+
+    if (parent == NULL || !traceparent_parse(parent, &t))
+        return true;
+    memcpy(line, "traceparent: ", 13);
+    traceparent_write(&t, line + 13);
+    if (!rest_add_header(list, line))
+        return false;
+    if (state == NULL || !traceparent_state_ok(state))
+        return true;
+    snprintf(line, sizeof(line), "tracestate: %s", state);
+    return rest_add_header(list, line);
+}
+
 static bool rest_make_headers(const struct target *target, const char *type,
                               struct curl_slist **list) {
     char line[TARGET_TOKEN_MAX + 32];
@@ -123,7 +143,7 @@ static bool rest_make_headers(const struct target *target, const char *type,
         ok = rest_add_header(list, line);
         explicit_bzero(line, sizeof(line));
     }
-    return ok;
+    return ok && rest_add_trace(list);
 }
 
 static bool rest_line_init(struct rest *h, enum rest_place place) {

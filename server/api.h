@@ -88,6 +88,9 @@ void api_info_capabilities(struct server *s, struct http_req *req, const struct 
 void api_info_images(struct server *s, struct http_req *req, const struct route_args *args);
 void api_info_me(struct server *s, struct http_req *req, const struct route_args *args);
 
+/* api_traces.c */
+void api_traces_get(struct server *s, struct http_req *req, const struct route_args *args);
+
 /* api_sync.c */
 void api_sync_post(struct server *s, struct http_req *req, const struct route_args *args);
 void api_sync_changes(struct server *s, struct http_req *req, const struct route_args *args);

@@ -384,3 +384,14 @@ void sandbox_part_set(struct sandbox *sb, enum sandbox_part which,
     sb->parts[which].ops = ops;
     sb->parts[which].part = part;
 }
+
+struct sandbox_sight sandbox_sight(const struct sandbox *sb) {
+    return (struct sandbox_sight){.created_ms = sb->created_ms,
+                                  .expires_ms = sb->expires_ms,
+                                  .gone_ms = sb->gone_ms,
+                                  .executions = sb->executions,
+                                  .running = sb->command_count,
+                                  .measured = sb->measured,
+                                  .disk_bytes = sb->disk_bytes,
+                                  .mem_peak_bytes = sb->mem_peak_bytes};
+}

@@ -153,3 +153,13 @@ const struct sandbox_spec *sandbox_spec(const struct sandbox *sb);
 struct link *sandbox_link(const struct sandbox *sb); /* NULL = no connection */
 const char *sandbox_shard(const struct sandbox *sb);
 struct sandbox *sandbox_older(const struct sandbox *sb);
+
+/* What is known of one without asking its runner. */
+struct sandbox_sight {
+    uint64_t created_ms, expires_ms, gone_ms; /* since the epoch; gone_ms 0 = it is not */
+    uint64_t executions;                      /* ever */
+    size_t running;                           /* commands now */
+    bool measured;                            /* the rest is known, from executions that ended */
+    uint64_t disk_bytes, mem_peak_bytes;
+};
+struct sandbox_sight sandbox_sight(const struct sandbox *sb);

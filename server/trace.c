@@ -45,11 +45,11 @@ int trace_begin(struct trace_pool *pool, const struct trace_above *above, struct
     memset(&t, 0, sizeof(t));
     if (trace_random(pool, t.span, sizeof(t.span), err) < 0)
         return -1;
+    if (above->from_id != NULL)
+        (void)str_copy(t.from, sizeof(t.from), above->from_id);
     if (above->from != NULL) {
         bool near = header != NULL && memcmp(header->id, above->from->id, sizeof(t.id)) == 0;
         trace_under(&t, above->from->id, near ? header->span : above->from->span);
-        if (above->from_id != NULL)
-            (void)str_copy(t.from, sizeof(t.from), above->from_id);
     } else if (header != NULL) {
         trace_under(&t, header->id, header->span);
     } else if (above->inside != NULL && trace_is_set(above->inside)) {

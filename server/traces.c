@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "execs.h"
 #include "server.h"
 
 static const char traces_state_name[] = "TRACESTATE=";
@@ -30,12 +31,45 @@ static bool traces_read_header(struct http_req *req, struct traceparent *out) {
            traceparent_parse(first, out);
 }
 
+static const struct trace *traces_of_exec(struct server *s, const char *user, const char *id) {
+    for (const struct sandbox *sb = s->sandboxes.newest; sb != NULL; sb = sandbox_older(sb)) {
+        const struct execs *set = execs_of(sb);
+        if (set == NULL || strcmp(sandbox_owner(sb), user) != 0)
+            continue;
+        const struct exec *x = execs_find(set, id);
+        if (x != NULL)
+            return &x->trace;
+    }
+    return NULL;
+}
+
+/* Of one of the user's runs or executions; NULL = unknown. */
+static const struct trace *traces_of_id(struct server *s, const char *user, const char *id) {
+    const struct run *run = runs_find(&s->runs, id);
+    if (run != NULL)
+        return strcmp(run->owner, user) == 0 ? &run->trace : NULL;
+    return strncmp(id, "ex_", 3) == 0 ? traces_of_exec(s, user, id) : NULL;
+}
+
+/* Where the token comes from, or one that it was made with. */
+static void traces_look_above(struct server *s, const struct http_req *req,
+                              struct trace_above *above) {
+    const struct accounts_token *t = req->token;
+    while (t != NULL && t->from_run[0] == '\0')
+        t = t->parent;
+    if (t == NULL)
+        return;
+    above->from_id = t->from_run;
+    above->from = traces_of_id(s, req->user_name, t->from_run);
+}
+
 int traces_begin(struct server *s, struct http_req *req, const struct trace *inside,
                  struct trace *out, char **state, struct err *err) {
     struct traceparent header;
     struct trace_above above = {.inside = inside};
     if (traces_read_header(req, &header))
         above.header = &header;
+    traces_look_above(s, req, &above);
     if (trace_begin(&s->trace_pool, &above, out, err) < 0)
         return -1;
     if (state == NULL)
@@ -51,4 +85,27 @@ void traces_answer(struct http_req *req, const struct trace *t) {
     char text[TRACEPARENT_TEXT];
     trace_header(t, text);
     http_add_header(req, "traceparent", "%s", text);
+}
+
+static bool traces_is_parent(const struct trace *t, const struct traceparent *p) {
+    return memcmp(t->span, p->span, sizeof(t->span)) == 0 &&
+           memcmp(t->id, p->id, sizeof(t->id)) == 0;
+}
+
+const char *traces_of_parent(struct server *s, struct http_req *req) {
+    struct traceparent p;
+    if (!traces_read_header(req, &p))
+        return NULL;
+    for (const struct run *run = s->runs.newest; run != NULL; run = run->older)
+        if (traces_is_parent(&run->trace, &p) && strcmp(run->owner, req->user_name) == 0)
+            return run->id;
+    for (const struct sandbox *sb = s->sandboxes.newest; sb != NULL; sb = sandbox_older(sb)) {
+        const struct execs *set = execs_of(sb);
+        if (set == NULL || strcmp(sandbox_owner(sb), req->user_name) != 0)
+            continue;
+        for (const struct exec *x = set->newest; x != NULL; x = x->older)
+            if (traces_is_parent(&x->trace, &p))
+                return x->id;
+    }
+    return NULL;
 }

@@ -18,3 +18,37 @@ int traces_begin(struct server *s, struct http_req *req, const struct trace *ins
                  struct trace *out, char **state, struct err *err);
 /* The answer's header `traceparent`. */
 void traces_answer(struct http_req *req, const struct trace *t);
+
+/* Of the caller's runs and executions the one whose span the request's traceparent names: its id,
+ * borrowed, or NULL. Of those that are in memory, which all are that still go on. */
+const char *traces_of_parent(struct server *s, struct http_req *req);
+
+/* All that belongs to one trace. */
+enum traces_kind { TRACES_RUN, TRACES_EXEC, TRACES_SANDBOX };
+#define TRACES_MAX 5000u /* nodes that are looked at; the newest are left out */
+#define TRACES_NODE_ID_SIZE 40
+
+struct traces_node {
+    enum traces_kind kind;
+    char id[TRACES_NODE_ID_SIZE];
+    char sandbox[TRACES_NODE_ID_SIZE]; /* of an execution */
+    char label[TRACE_LABEL_SIZE];      /* what it runs */
+    struct trace trace;
+    const char *state;    /* static */
+    char cause[24];       /* of the end that counts; "" = none yet */
+    int64_t exit_code;    /* -1 = none, or not known any more */
+    bool ok;              /* only when it is over */
+    uint64_t created_ms;  /* since the epoch */
+    uint64_t duration_ms; /* from then on; UINT64_MAX = it goes on */
+};
+
+struct traces_list {
+    struct traces_node *nodes; /* owned; oldest first */
+    size_t count, alloc;
+    bool cut; /* there are more than TRACES_MAX */
+};
+
+/* What `user` has of this trace. */
+int traces_gather(struct server *s, const char *user, const uint8_t id[TRACEPARENT_ID],
+                  struct traces_list *out, struct err *err);
+void traces_gather_done(struct traces_list *list);

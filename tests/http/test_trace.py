@@ -1,9 +1,10 @@
 """Tracing: W3C traceparent in, kept, handed into the jail and shown."""
 
 import json
+import secrets
 
 import check
-from box import Box, status
+from box import query, status
 from suite import table, test
 
 ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -144,3 +145,82 @@ def executions(pair):
         check.equal(fork["trace"]["parent"], box["trace"]["span"], "parent of a fork")
     finally:
         pair.client.delete(where)
+
+
+def spans(client, trace, **more):
+    """GET /v1/traces/{id} -> {id: span}, over all pages."""
+    found, after = {}, ""
+    while after is not None:
+        page = status(
+            client.get("/v1/traces/%s%s" % (trace, query(after=after or None, **more))), 200
+        ).json()
+        check.equal(page["id"], trace, "id")
+        check.true(page["spans"], "an empty page")
+        for span in page["spans"]:
+            check.true(span["id"] not in found, "%s comes twice", span["id"])
+            found[span["id"]] = span
+        after = page["next"]
+    return found
+
+
+@test("a trace shows runs, executions and sandboxes with causes and durations, in pages")
+def whole_trace(pair):
+    own = "%032x" % secrets.randbits(127)
+    header = {"traceparent": "00-%s-%s-01" % (own, SPAN)}
+    _, bad = traced(pair.client, header, sh="exit 3")
+    _, slow = traced(
+        pair.client, header, argv=["sleep", "5"], limits={"wall_ms": 120}
+    )
+    inner = {"traceparent": names(bad["trace"])}
+    _, below = traced(pair.client, inner, argv=["echo", "hi\x1b[31m"])
+    box = status(pair.client.post("/v1/sandboxes", {}, headers=header), 201).json()
+    try:
+        where = "/v1/sandboxes/%s/exec" % box["id"]
+        one = status(pair.client.post(where, {"sh": "true"}), 200).json()
+        run = status(pair.client.post(where, {"sh": "sleep 30", "wait": False}), 202).json()
+        for more in ({}, {"limit": 1}, {"limit": 2}):
+            seen = spans(pair.client, own, **more)
+            check.equal(
+                set(seen), {bad["id"], slow["id"], below["id"], box["id"], one["id"], run["id"]},
+                "what is there",
+            )
+        check.equal(
+            [seen[bad["id"]][key] for key in ("kind", "label", "state", "ok", "cause", "exit_code")],
+            ["run", "exit 3", "done", False, "exit", 3], "the run that failed",
+        )
+        check.equal(seen[slow["id"]]["cause"], "wall_time", "cause")
+        check.within(110, seen[slow["id"]]["duration_ms"], 2000, "duration_ms")
+        check.equal(seen[below["id"]]["parent"], bad["trace"]["span"], "parent of the one below")
+        check.equal(seen[below["id"]]["label"], "echo hi [31m", "label")
+        check.equal(seen[box["id"]]["kind"], "sandbox", "kind")
+        check.equal(seen[box["id"]]["state"], "ready", "state of the sandbox")
+        check.equal(seen[one["id"]]["parent"], box["trace"]["span"], "parent of the execution")
+        check.equal(seen[one["id"]]["sandbox"], box["id"], "sandbox of the execution")
+        check.equal(
+            [seen[run["id"]][key] for key in ("state", "cause", "duration_ms")],
+            ["running", None, None], "the one that runs",
+        )
+        starts = [span["created_at"] for span in seen.values()]
+        check.equal(starts, sorted(starts), "the order")
+    finally:
+        pair.client.delete("/v1/sandboxes/" + box["id"])
+    check.equal(spans(pair.client, own)[box["id"]]["state"], "gone", "state after its end")
+
+
+@test("another's trace is 404, also when it is known", case=135)
+def not_mine(pair):
+    own = "%032x" % secrets.randbits(127)
+    header = {"traceparent": "00-%s-%s-01" % (own, SPAN)}
+    _, mine = traced(pair.client, header, sh="true")
+    other = pair.user_client("trace-other")
+    try:
+        check.error(other.get("/v1/traces/" + own), 404, "not_found")
+        _, theirs = traced(other, header, sh="true")
+        check.equal(set(spans(other, own)), {theirs["id"]}, "what the other sees")
+        check.equal(set(spans(pair.client, own)), {mine["id"]}, "what we see")
+        check.error(other.get("/v1/traces/%s?after=%s" % (own, mine["id"])), 404, "not_found")
+    finally:
+        other.close()
+    for text in ("0" * 32, own.upper(), own[:-1], own + "0", "x" * 32, "%00", "..", mine["id"]):
+        check.member(pair.client.get("/v1/traces/" + text).status, (400, 404), "status of " + text)
+    check.error(pair.client.get("/v1/traces/%s?limit=0" % own), 400)

@@ -1,0 +1,158 @@
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "execs.h"
+#include "server.h"
+#include "str.h"
+#include "traces.h"
+
+static bool traces_gather_is(const struct trace *t, const uint8_t *id) {
+    return memcmp(t->id, id, sizeof(t->id)) == 0;
+}
+
+/* Room for one more, zeroed. NULL: memory is short, or (out->cut is set) there are enough. */
+static struct traces_node *traces_gather_node(struct traces_list *out) {
+    if (out->count == TRACES_MAX) {
+        out->cut = true;
+        return NULL;
+    }
+    if (out->count == out->alloc) {
+        size_t alloc = out->alloc > 0 ? out->alloc * 2 : 16;
+        struct traces_node *more = realloc(out->nodes, alloc * sizeof(*more));
+        if (more == NULL)
+            return NULL;
+        out->nodes = more;
+        out->alloc = alloc;
+    }
+    struct traces_node *n = &out->nodes[out->count++];
+    memset(n, 0, sizeof(*n));
+    n->exit_code = -1;
+    n->duration_ms = UINT64_MAX;
+    return n;
+}
+
+static void traces_gather_end(struct traces_node *n, const struct step_end *end) {
+    (void)str_copy(n->cause, sizeof(n->cause), cause_name(end->cause));
+    n->exit_code = end->exit_code;
+}
+
+/* The end that counts is that of the step that failed, else of the last one that ran. */
+static const struct step_end *traces_gather_run_end(const struct run *run) {
+    const struct step_end *last = NULL;
+    for (size_t i = 0; i < run->step_count; i++) {
+        if (run->steps[i].state != RUN_STEP_DONE)
+            continue;
+        last = &run->steps[i].end;
+        if (!run->steps[i].ok && !run->steps[i].continue_on_error)
+            break;
+    }
+    return last;
+}
+
+static bool traces_gather_run(const struct run *run, struct traces_list *out) {
+    struct traces_node *n = traces_gather_node(out);
+    if (n == NULL)
+        return false;
+    n->kind = TRACES_RUN;
+    (void)str_copy(n->id, sizeof(n->id), run->id);
+    memcpy(n->label, run->label, sizeof(n->label));
+    n->trace = run->trace;
+    n->created_ms = run->created_ms;
+    n->state = run->phase == RUN_QUEUED ? "queued" : run->phase == RUN_DONE ? "done" : "running";
+    if (run->phase != RUN_DONE)
+        return true;
+    const struct step_end *end = traces_gather_run_end(run);
+    if (end != NULL)
+        traces_gather_end(n, end);
+    n->ok = run->ok;
+    n->duration_ms = (run->ended_ns - run->created_ns) / CLOCK_NS_PER_MS;
+    return true;
+}
+
+static bool traces_gather_exec(const struct exec *x, const char *sandbox, struct traces_list *out) {
+    struct traces_node *n = traces_gather_node(out);
+    const char *const command[] = {x->command};
+    if (n == NULL)
+        return false;
+    n->kind = TRACES_EXEC;
+    (void)str_copy(n->id, sizeof(n->id), x->id);
+    (void)str_copy(n->sandbox, sizeof(n->sandbox), sandbox);
+    trace_label(n->label, command, 1);
+    n->trace = x->trace;
+    n->created_ms = x->created_ms;
+    n->state = x->state == EXEC_DONE ? "done" : "running";
+    if (x->state != EXEC_DONE)
+        return true;
+    traces_gather_end(n, &x->end);
+    n->ok = x->ok;
+    n->duration_ms = x->ended_ms > x->created_ms ? x->ended_ms - x->created_ms : 0;
+    return true;
+}
+
+static bool traces_gather_sandbox(const struct sandbox *sb, struct traces_list *out) {
+    static const char *const states[] = {[SANDBOX_OPENING] = "opening",
+                                         [SANDBOX_READY] = "ready",
+                                         [SANDBOX_PAUSED] = "paused",
+                                         [SANDBOX_GONE] = "gone"};
+    struct traces_node *n = traces_gather_node(out);
+    if (n == NULL)
+        return false;
+    n->kind = TRACES_SANDBOX;
+    (void)str_copy(n->id, sizeof(n->id), sandbox_id(sb));
+    n->trace = sandbox_spec(sb)->trace;
+    struct sandbox_sight times = sandbox_sight(sb);
+    n->created_ms = times.created_ms;
+    n->state = states[sandbox_state(sb)];
+    if (sandbox_state(sb) == SANDBOX_GONE && times.gone_ms >= times.created_ms)
+        n->duration_ms = times.gone_ms - times.created_ms;
+    return true;
+}
+
+static bool traces_gather_in(const struct sandbox *sb, const uint8_t *id, struct traces_list *out) {
+    const struct execs *set = execs_of(sb);
+    if (traces_gather_is(&sandbox_spec(sb)->trace, id) && !traces_gather_sandbox(sb, out))
+        return false;
+    for (const struct exec *x = set != NULL ? set->oldest : NULL; x != NULL; x = x->newer)
+        if (traces_gather_is(&x->trace, id) && !traces_gather_exec(x, sandbox_id(sb), out))
+            return false;
+    return true;
+}
+
+static bool traces_gather_all(struct server *s, const char *user, const uint8_t *id,
+                              struct traces_list *out) {
+    for (const struct run *run = s->runs.oldest; run != NULL; run = run->newer)
+        if (traces_gather_is(&run->trace, id) && strcmp(run->owner, user) == 0 &&
+            !traces_gather_run(run, out))
+            return false;
+    for (const struct sandbox *sb = s->sandboxes.newest; sb != NULL; sb = sandbox_older(sb))
+        if (strcmp(sandbox_owner(sb), user) == 0 && !traces_gather_in(sb, id, out))
+            return false;
+    return true;
+}
+
+static int traces_gather_order(const void *a, const void *b) {
+    const struct traces_node *x = a, *y = b;
+    if (x->created_ms != y->created_ms)
+        return x->created_ms < y->created_ms ? -1 : 1;
+    return strcmp(x->id, y->id);
+}
+
+int traces_gather(struct server *s, const char *user, const uint8_t id[TRACEPARENT_ID],
+                  struct traces_list *out, struct err *err) {
+    struct traces_list list = {0};
+    if (!traces_gather_all(s, user, id, &list) && !list.cut) {
+        traces_gather_done(&list);
+        return err_set(err, ERR_SYSTEM, ENOMEM, "gathering a trace: out of memory");
+    }
+    if (list.count > 0)
+        qsort(list.nodes, list.count, sizeof(list.nodes[0]), traces_gather_order);
+    *out = list;
+    return 0;
+}
+
+void traces_gather_done(struct traces_list *list) {
+    free(list->nodes);
+    *list = (struct traces_list){0};
+}
