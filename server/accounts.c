@@ -136,6 +136,17 @@ bool accounts_may_use_policy(const struct accounts_token *t, const char *policy)
     return false;
 }
 
+bool accounts_is_withdrawn(const struct accounts_user *u, const struct accounts_token *t,
+                           bool *running) {
+    bool gone = u->disabled || u->deleted;
+    *running = gone && u->cancel_running;
+    for (; t != NULL; t = t->parent) {
+        gone |= t->withdrawn;
+        *running |= t->withdrawn && t->cancel_running;
+    }
+    return gone;
+}
+
 /* Reading. */
 
 void accounts_begin(struct accounts *a) {

@@ -137,5 +137,9 @@ struct accounts_token *accounts_put_token(struct accounts *a, const struct accou
 size_t accounts_end(struct accounts *a, uint64_t now_ms, uint64_t *next_ms);
 size_t accounts_mark(struct accounts *a, uint64_t now_ms, uint64_t *next_ms);
 
+/* Was it, or one above it, or its user, taken back by somebody (and has not only expired)? `t` may
+ * be NULL. *running: whoever did wants what runs to end, too. */
+bool accounts_is_withdrawn(const struct accounts_user *u, const struct accounts_token *t,
+                           bool *running);
 /* May it be used with this policy? */
 bool accounts_may_use_policy(const struct accounts_token *t, const char *policy);

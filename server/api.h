@@ -120,3 +120,20 @@ void api_exec_stderr(struct server *s, struct http_req *req, const struct route_
 void api_exec_stdin_post(struct server *s, struct http_req *req, const struct route_args *args);
 void api_exec_signal(struct server *s, struct http_req *req, const struct route_args *args);
 void api_exec_resize(struct server *s, struct http_req *req, const struct route_args *args);
+
+/* api_users.c */
+void api_users_create(struct server *s, struct http_req *req, const struct route_args *args);
+void api_users_list(struct server *s, struct http_req *req, const struct route_args *args);
+void api_users_get(struct server *s, struct http_req *req, const struct route_args *args);
+void api_users_change(struct server *s, struct http_req *req, const struct route_args *args);
+void api_users_delete(struct server *s, struct http_req *req, const struct route_args *args);
+/* Answers that a change of users or tokens could not be written. */
+void api_users_not_stored(struct server *s, struct http_req *req, const struct err *why);
+/* The names of quotas, as account_request.h wants them. */
+void api_users_quota_names(const char *names[]);
+
+/* api_tokens.c */
+void api_tokens_create(struct server *s, struct http_req *req, const struct route_args *args);
+void api_tokens_child(struct server *s, struct http_req *req, const struct route_args *args);
+void api_tokens_list(struct server *s, struct http_req *req, const struct route_args *args);
+void api_tokens_delete(struct server *s, struct http_req *req, const struct route_args *args);

@@ -232,6 +232,13 @@ void runs_cancel_all(struct runs *runs, enum cause cause) {
         run_cancel(run, cause);
 }
 
+void runs_cancel_some(struct runs *runs, bool (*is_meant)(void *arg, const struct run *run),
+                      void *arg) {
+    for (struct run *run = runs->newest; run != NULL; run = run->older)
+        if (run->phase != RUN_DONE && is_meant(arg, run))
+            run_cancel(run, CAUSE_CANCELLED);
+}
+
 /* Finished runs. */
 
 static size_t runs_measure(const struct run *run) {

@@ -69,6 +69,9 @@ size_t runs_unfinished(const struct runs *runs);
 void runs_cancel_queued(struct runs *runs);
 void runs_cancel_all(struct runs *runs, enum cause cause);
 
+void runs_cancel_some(struct runs *runs, bool (*is_meant)(void *arg, const struct run *run),
+                      void *arg);
+
 /* For run.c. */
 /* It ends before it begins. */
 void runs_unqueue(struct runs *runs, struct run *run);
