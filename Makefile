@@ -7,11 +7,15 @@
 #   make bench        the benchmark table and build/bench.json
 #   make lint         formatting, sizes, names, fences
 #   make fuzz SECONDS=60
+#   make install      copy programs, policies, units and pages below DESTDIR/PREFIX
+#   make deb          the Debian package, build/deb/pinfold_VERSION_ARCH.deb
+#   make test-deb     install, use, upgrade and purge it in a Debian root of its own
 #   make deps         install the Debian packages of all of the above
 #   make clean
 #
 # Variables: CC=gcc|clang, OPT=-O2, PORT=7070, STATE=DIR, SECONDS=N, and SAN=1, which builds server
-# and client with AddressSanitizer and UndefinedBehaviorSanitizer into build/san/.
+# and client with AddressSanitizer and UndefinedBehaviorSanitizer into build/san/. For install:
+# DESTDIR=, PREFIX=/usr/local, SYSCONFDIR=/etc. For deb: DEB_VERSION=1.2.3 instead of the programs' own.
 
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 SHELL := /bin/bash
@@ -28,6 +32,10 @@ OPT := -O2
 PORT := 7070
 STATE := /var/lib/pinfold
 SECONDS := 60
+DESTDIR :=
+PREFIX := /usr/local
+SYSCONFDIR := /etc
+DEB_VERSION :=
 B := build
 
 # --------------------------------------------------------------------------------------------------
@@ -36,8 +44,10 @@ B := build
 PACKAGES_build := gcc make pkg-config musl-tools libmicrohttpd-dev libjansson-dev libseccomp-dev libcap-dev \
     libcgroup-dev libcurl4-openssl-dev libarchive-dev libsodium-dev libsqlite3-dev libgnutls28-dev e2fsprogs
 PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-dev clang-format-14 \
-    nodejs openjdk-17-jdk-headless gcc make git perl strace procps iproute2 \
-    util-linux curl gdb tmux less openssl
+    python3-seccomp nodejs openjdk-17-jdk-headless gcc make git perl strace procps iproute2 \
+    util-linux curl gdb tmux less openssl systemd apparmor groff-base dpkg-dev
+PACKAGES_deb := dpkg-dev lintian
+PACKAGES_testdeb := debootstrap
 PACKAGES_bench := bubblewrap
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
 PACKAGES_lint := clang-format-14 python3
@@ -122,6 +132,7 @@ LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
 # Entry points.
 
 .PHONY: all tests fuzzers objects up down env test bench lint fuzz deps clean FORCE
+.PHONY: install deb test-deb
 
 ifdef SAN
 all: $(SAN_PROGRAMS:%=$(B)/san/%)
@@ -160,6 +171,20 @@ fuzz:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fuzz)
 	@+$(MAKE) --no-print-directory fuzzers
 	@PINFOLD_BUILD='$(abspath $(B))' tests/fuzz/run '$(SECONDS)'
+
+install: all
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' deploy/install.sh '$(B)'
+
+deb:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_deb)
+	@+$(MAKE) --no-print-directory all
+	@deb=$$(deploy/deb.sh '$(B)' '$(DEB_VERSION)') && echo "$$deb" && \
+	    lintian --allow-root --fail-on error "$$deb"
+
+test-deb:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_deb) $(PACKAGES_testdeb)
+	@+$(MAKE) --no-print-directory all
+	@tests/deploy/deb '$(B)'
 
 deps:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test) $(PACKAGES_bench)

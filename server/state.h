@@ -2,7 +2,8 @@
  *
  *   STATE/               0755 root          (or the user that runs an unprivileged set-up)
  *     admin.token        0600 of the user who made it; the token's plain text
- *     lock.server        0600 held (flock) by the server for life
+ *     lock.server        0600 SERVER        held (flock) by the server for life; its own, so that
+ *                        a service manager can start it as that user
  *     lock.runner        0600 held by the runner for life
  *     run/               0750 root:SERVER   sockets and pid files
  *     images/            0755 root          NAME/{manifest.json,rootfs/}

@@ -105,7 +105,7 @@ static int state_make_part(const struct state *s, const struct state_part *part,
     return state_fix(fd, part->name, uid, gid, part->mode, err);
 }
 
-static int state_make_lock_file(const struct state *s, const char *name, bool *made,
+static int state_make_lock_file(const struct state *s, const char *name, uid_t uid, bool *made,
                                 struct err *err) {
     struct stat st;
     fd_cleanup int fd = -1;
@@ -117,14 +117,14 @@ static int state_make_lock_file(const struct state *s, const char *name, bool *m
         return err_sys(err, "cannot make %s/%s", s->path, name);
     if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return err_set(err, ERR_INVALID, 0, "%s/%s is not a regular file", s->path, name);
-    return state_fix(fd, name, geteuid(), getegid(), 0600, err);
+    return state_fix(fd, name, uid, getegid(), 0600, err);
 }
 
 static int state_make_inside(const struct state *s, const struct state_user *user, bool *made,
                              struct err *err) {
     if (state_check_foreign(s->dir, s->path, err) < 0 ||
-        state_make_lock_file(s, STATE_LOCK_SERVER, made, err) < 0 ||
-        state_make_lock_file(s, STATE_LOCK_RUNNER, made, err) < 0)
+        state_make_lock_file(s, STATE_LOCK_SERVER, user->uid, made, err) < 0 ||
+        state_make_lock_file(s, STATE_LOCK_RUNNER, geteuid(), made, err) < 0)
         return -1;
     if (state_fix(s->dir, s->path, geteuid(), getegid(), 0755, err) < 0)
         return -1;

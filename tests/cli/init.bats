@@ -21,7 +21,7 @@ expected() {
 admin.token -rw------- root:root
 images drwxr-xr-x root:root
 lock.runner -rw------- root:root
-lock.server -rw------- root:root
+lock.server -rw------- $USER_NAME:root
 log drwxr-x--- root:$GROUP_NAME
 run drwxr-x--- root:$GROUP_NAME
 server drwxr-x--- $USER_NAME:$GROUP_NAME
