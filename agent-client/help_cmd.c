@@ -7,7 +7,7 @@
 static void help_overview(void) {
     const struct client_cmd *const *table = client_cmd_table();
 
-    puts("pinfold COMMAND [options]\n\n"
+    puts("pinfold [--ca FILE] COMMAND [options]\n\n"
          "Runs commands in jails of a Pinfold server and says why they ended.\n\n"
          "Commands:");
     for (; *table != NULL; table++)
@@ -21,6 +21,8 @@ static void help_overview(void) {
          "Environment:\n"
          "  PINFOLD_URL      where the server is (http://127.0.0.1:7070)\n"
          "  PINFOLD_TOKEN    who you are\n"
+         "  PINFOLD_CA       HTTPS: file with the certificate of your own authority; --ca "
+         "overrides\n"
          "  PINFOLD_SANDBOX  the sandbox that pinfold exec means");
 }
 

@@ -1,9 +1,10 @@
 /* pinfold: the client.
  *
- * Everything it knows of the server comes from PINFOLD_URL and PINFOLD_TOKEN. It never runs a
- * command on this machine: when the server is away, that is an error. */
+ * Everything it knows of the server comes from PINFOLD_URL, PINFOLD_TOKEN and PINFOLD_CA. It never
+ * runs a command on this machine: when the server is away, that is an error. */
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -24,12 +25,38 @@ static int main_open_standard(void) {
     return 0;
 }
 
+/* Takes "--ca FILE" and "--ca=FILE" in front of the command. -1: the file is missing. */
+static int main_take_ca(int *argc, char ***argv) {
+    const char *first = *argc > 1 ? (*argv)[1] : "";
+    const char *file = NULL;
+    int words = 1;
+
+    if (strncmp(first, "--ca=", 5) == 0) {
+        file = first + 5;
+    } else if (strcmp(first, "--ca") == 0) {
+        file = *argc > 2 ? (*argv)[2] : "";
+        words = 2;
+    } else {
+        return 0;
+    }
+    if (*file == '\0' || setenv("PINFOLD_CA", file, 1) < 0)
+        return -1;
+    *argc -= words;
+    *argv += words;
+    return 0;
+}
+
 int main(int argc, char **argv) {
-    const char *name = argc > 1 ? argv[1] : "";
+    const char *name;
     const struct client_cmd *cmd;
 
     if (main_open_standard() < 0)
         return CLIENT_EXIT_TROUBLE;
+    if (main_take_ca(&argc, &argv) < 0) {
+        say_line("--ca needs the file with the certificate of the authority");
+        return CLIENT_EXIT_USAGE;
+    }
+    name = argc > 1 ? argv[1] : "";
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     if (strcmp(name, "--version") == 0)

@@ -12,6 +12,7 @@
 #include "client_version.h"
 #include "clock.h"
 #include "traceparent.h"
+#include "rest_trust.h"
 
 #define REST_CONNECT_MS 5000L
 #define REST_KEEPIDLE_S 15L
@@ -175,6 +176,7 @@ static bool rest_line_init(struct rest *h, enum rest_place place) {
     curl_easy_setopt(e, CURLOPT_HEADERDATA, l);
     curl_easy_setopt(e, CURLOPT_READFUNCTION, rest_on_read);
     curl_easy_setopt(e, CURLOPT_READDATA, l);
+    rest_trust_set_up(e, h->target);
     /* A proxy for the outside world must not see what is meant for this machine. */
     if (h->target->loopback)
         curl_easy_setopt(e, CURLOPT_PROXY, "");
@@ -281,8 +283,7 @@ static void rest_read_refusal(const struct rest_line *l, struct rest_call *call)
 
 static bool rest_never_connected(CURLcode rc) {
     return rc == CURLE_COULDNT_CONNECT || rc == CURLE_COULDNT_RESOLVE_HOST ||
-           rc == CURLE_COULDNT_RESOLVE_PROXY || rc == CURLE_SSL_CONNECT_ERROR ||
-           rc == CURLE_PEER_FAILED_VERIFICATION || rc == CURLE_URL_MALFORMAT;
+           rc == CURLE_COULDNT_RESOLVE_PROXY || rc == CURLE_URL_MALFORMAT;
 }
 
 static int rest_fail(struct rest_line *l, CURLcode rc, struct err *err) {
@@ -290,6 +291,8 @@ static int rest_fail(struct rest_line *l, CURLcode rc, struct err *err) {
     const char *url = l->rest->target->url;
     curl_off_t connected = 0;
 
+    if (rest_trust_failed(l->easy, rc, l->rest->target, why, err) < 0)
+        return -1;
     curl_easy_getinfo(l->easy, CURLINFO_CONNECT_TIME_T, &connected);
     if (rest_never_connected(rc) || (rc == CURLE_OPERATION_TIMEDOUT && connected == 0))
         return err_set(err, ERR_SYSTEM, ECONNREFUSED, "the server at %s cannot be reached: %s", url,

@@ -68,7 +68,13 @@ int target_init(struct target *t, const char *url, const char *token, struct err
 }
 
 int target_from_env(struct target *t, struct err *err) {
-    return target_init(t, getenv("PINFOLD_URL"), getenv("PINFOLD_TOKEN"), err);
+    const char *ca = getenv("PINFOLD_CA");
+
+    if (target_init(t, getenv("PINFOLD_URL"), getenv("PINFOLD_TOKEN"), err) < 0)
+        return -1;
+    if (ca != NULL && !str_copy(t->ca, sizeof(t->ca), ca))
+        return err_set(err, ERR_INVALID, 0, "the name of the file in PINFOLD_CA is too long");
+    return 0;
 }
 
 void target_done(struct target *t) {

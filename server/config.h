@@ -52,6 +52,8 @@ struct config {
     uint64_t port, connections;
     uint64_t grace_ms, queue;
     const char *tls_certificate, *tls_key;
+    struct config_list proxy;
+    uint64_t header_ms, body_ms;
     uint64_t results, result_bytes, snapshots, snapshot_bytes, blob_bytes, blob_age_ms;
     bool verbose;
 

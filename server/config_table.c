@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "config.h"
+#include "proxy.h"
 
 #define CONFIG_AT(member) offsetof(struct config, member)
 #define CONFIG_MIB ((uint64_t)1024 * 1024)
@@ -59,6 +60,32 @@ static const struct config_row config_rows[] = {
      .offset = CONFIG_AT(tls_key),
      .about = "HTTPS: its private key as PEM; for SIGHUP to renew it, the server's user must be "
               "able to read both"},
+    {.key = "proxy",
+     .flag = "proxy",
+     .arg = "NETWORK",
+     .type = CONFIG_LIST,
+     .offset = CONFIG_AT(proxy),
+     .about = "Proxies whose Forwarded or X-Forwarded-For is believed, in logs and audit only: "
+              "addresses, or networks such as 10.0.0.0/8",
+     .check = proxy_check},
+    {.key = "timeouts.header",
+     .flag = "header-timeout",
+     .arg = "TIME",
+     .type = CONFIG_DURATION,
+     .offset = CONFIG_AT(header_ms),
+     .min = 100,
+     .max = CONFIG_HOUR_MS,
+     .preset = "30s",
+     .about = "How long a client may take for the TLS handshake and the headers of a request"},
+    {.key = "timeouts.body",
+     .flag = "body-timeout",
+     .arg = "TIME",
+     .type = CONFIG_DURATION,
+     .offset = CONFIG_AT(body_ms),
+     .min = 100,
+     .max = CONFIG_HOUR_MS,
+     .preset = "1m",
+     .about = "How long a client may pause in the body of a request"},
     {.key = "grace",
      .flag = "grace",
      .arg = "TIME",

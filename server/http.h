@@ -26,6 +26,7 @@
 #include "err.h"
 #include "log.h"
 #include "loop.h"
+#include "proxy.h"
 
 struct MHD_Connection;
 struct tls;
@@ -123,6 +124,7 @@ struct http_req {
     char user_name[ACCOUNTS_NAME_SIZE];
     bool user_admin; /* the token has the scope admin */
     const struct route *route;
+    char client[PROXY_ADDRESS_SIZE]; /* see http_client() */
 };
 
 struct http_options {
@@ -130,7 +132,8 @@ struct http_options {
     uint64_t max_connections;
     uint64_t max_body_bytes; /* of all requests together */
     uint64_t header_ms, body_ms;
-    struct tls *tls; /* borrowed; NULL = plain HTTP */
+    struct tls *tls;    /* borrowed; NULL = plain HTTP */
+    struct proxy proxy; /* whose word on the client's address counts */
 };
 
 /* Starts serving. NULL on failure. */
@@ -151,6 +154,10 @@ const char *http_query(struct http_req *req, const char *name);
 /* How often a request header is there; its values go to text[size], with commas between. 0, too,
  * when they do not fit. */
 size_t http_header_join(struct http_req *req, const char *name, char *text, size_t size);
+
+/* The numeric address of the client, for logs and audit: of the connection, or what a trusted proxy
+ * says about it. Valid for the life of the request. */
+const char *http_client(struct http_req *req);
 
 /* Takes the body away from the request: malloc'ed memory that the caller frees. */
 char *http_take_body(struct http_req *req, size_t *len);

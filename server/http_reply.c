@@ -195,6 +195,9 @@ void http_reply_stream(struct http_req *req, int status, const char *type, uint6
     req->stream = stream;
     req->stream_arg = arg;
     req->half_close_is_gone = true;
+    /* nginx would hold back what is a live stream. */
+    if (size == UINT64_MAX)
+        http_add_header(req, "X-Accel-Buffering", "no");
     /* Without a known size the connection's own memory is used. */
     uint64_t block = size == UINT64_MAX ? 1 : size + 1;
     if (block > HTTP_STREAM_BLOCK)

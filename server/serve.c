@@ -26,9 +26,6 @@
 
 #define SERVE_MIB ((uint64_t)1024 * 1024)
 #define SERVE_WORKERS 2u
-/* A connection has this long for its request line and headers; a body may pause this long. */
-#define SERVE_HEADER_MS 30000u
-#define SERVE_BODY_MS 60000u
 /* Sandboxes that may wait for a slot. */
 #define SERVE_SANDBOX_QUEUE 1024u
 /* Descriptors for everything that is neither a connection nor a run. */
@@ -296,8 +293,12 @@ static int serve_http(struct serve *v, struct err *err) {
                            .arg = s};
     v->http.listen_fd = fd_steal(&v->listener);
     v->http.tls = s->tls;
-    v->http.header_ms = SERVE_HEADER_MS;
-    v->http.body_ms = SERVE_BODY_MS;
+    for (size_t i = 0; i < v->config.proxy.count; i++)
+        if (proxy_net_parse(v->config.proxy.item[i], &v->http.proxy.nets[i], err) < 0)
+            return -1;
+    v->http.proxy.count = v->config.proxy.count;
+    v->http.header_ms = v->config.header_ms;
+    v->http.body_ms = v->config.body_ms;
     v->http.max_body_bytes = 8 * SERVER_BODY_MAX;
     s->http = http_start(s->loop, &s->log, &v->http, &app, err);
     if (s->http == NULL)

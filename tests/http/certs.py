@@ -77,6 +77,10 @@ class Certificates:
         """The serial number of the certificate at self.certificate, as Python's ssl says it."""
         return openssl("x509", "-in", self.certificate, "-noout", "-serial").split("=")[1].strip()
 
+    def read_key(self):
+        with open(self.key, "rb") as file:
+            return file.read()
+
     def arguments(self):
         return ["--tls-certificate", self.certificate, "--tls-key", self.key]
 
