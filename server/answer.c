@@ -263,6 +263,15 @@ size_t answer_weight(const struct run *run) {
     return bytes;
 }
 
+/* The last member: people read what is above it. */
+static void answer_receipt(struct json_out *j, const struct run *run) {
+    if (run->phase != RUN_DONE || run->receipt == NULL)
+        return;
+    json_out_raw(j, "receipt");
+    if (!j->failed && buf_puts(j->buf, run->receipt, &j->err) < 0)
+        j->failed = true;
+}
+
 int answer_encode(const struct run *run, size_t position, struct buf *out, struct err *err) {
     struct json_out j;
     char sha256[65];
@@ -295,6 +304,7 @@ int answer_encode(const struct run *run, size_t position, struct buf *out, struc
     json_out_u64(&j, "created_at", run->created_ms);
     json_out_str(&j, "label", run->label);
     trace_write(&j, &run->trace);
+    answer_receipt(&j, run);
     json_out_close(&j, '}');
     return json_out_end(&j, err);
 }

@@ -187,7 +187,7 @@ static void api_info_count(const struct runs *runs, const char *owner, struct ap
         if (strcmp(run->owner, owner) != 0)
             continue;
         u->queued += run->phase == RUN_QUEUED;
-        u->running += run->phase == RUN_STEP || run->phase == RUN_COLLECT;
+        u->running += run->phase >= RUN_STEP && run->phase <= RUN_SEAL;
         u->kept += run->phase == RUN_DONE;
         u->bytes += run->memory;
     }

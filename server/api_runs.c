@@ -8,6 +8,7 @@
 #include "api.h"
 #include "image.h"
 #include "json_out.h"
+#include "receipt_run.h"
 #include "spec.h"
 #include "str.h"
 #include "traces.h"
@@ -26,6 +27,7 @@ struct api_runs_job {
     char *body;
     size_t len;
     struct run_request request;
+    struct receipt_inputs *inputs; /* digests of a large request */
     struct api_error error;
     int rc;
 };
@@ -97,8 +99,26 @@ static int api_runs_check_room(struct server *s, const struct http_req *req,
     }
 }
 
+/* Nothing begins that the audit log does not know. */
+static int api_runs_record(struct server *s, struct run *run, const struct http_req *req,
+                           struct api_error *error) {
+    struct audit_asked asked = {.what = "run",
+                                .id = run->id,
+                                .user = req->user_name,
+                                .token = req->token != NULL ? req->token->id : NULL,
+                                .policy = run->policy.name,
+                                .policy_sha256 = run->policy.sha256,
+                                .image = run->image,
+                                .limits = &run->limits.values,
+                                .argv_sha256 = run->inputs->argv_sha256,
+                                .files = run->inputs->files,
+                                .files_sha256 = run->inputs->files_sha256};
+    return audit_accepted(&s->audit, &asked, &run->accepted, error);
+}
+
+/* Takes *inputs over, which may be NULL. */
 static struct run *api_runs_accept(struct server *s, struct run_request *r, struct http_req *req,
-                                   struct api_error *error) {
+                                   struct receipt_inputs **inputs, struct api_error *error) {
     const struct link *shard = links_first_ready(&s->links);
     if (shard == NULL) {
         api_error_set(error, 503, "no_runner", NULL,
@@ -118,16 +138,25 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
     err_clear(&err);
     struct run *run = run_new(&s->runs, r, &policy->head, &admit, &err);
     free(admit.steps);
-    if (run != NULL)
+    if (run != NULL) {
         run->token = accounts_token_ref(req->token);
-    if (run != NULL && traces_begin(s, req, NULL, &run->trace, &run->trace_state, &err) == 0 &&
-        runs_add(&s->runs, run, req->user_name, &err) == 0) {
-        traces_answer(req, &run->trace);
-        return run;
+        run->inputs = *inputs;
+        *inputs = NULL;
+    }
+    if (run == NULL || runs_name(&s->runs, run, &err) < 0 ||
+        traces_begin(s, req, NULL, &run->trace, &run->trace_state, &err) < 0 ||
+        (run->inputs == NULL && (run->inputs = receipt_inputs_new(&run->request)) == NULL)) {
+        log_err(&s->log, LOG_ERROR, "run_not_made", &err);
+        api_error_memory(error);
+    } else if (api_runs_record(s, run, req, error) == 0) {
+        if (runs_add(&s->runs, run, req->user_name, &err) == 0) {
+            traces_answer(req, &run->trace);
+            return run;
+        }
+        log_err(&s->log, LOG_ERROR, "run_not_made", &err);
+        api_error_memory(error);
     }
     run_free(run);
-    log_err(&s->log, LOG_ERROR, "run_not_made", &err);
-    api_error_memory(error);
     return NULL;
 }
 
@@ -150,14 +179,16 @@ static void api_runs_accepted(struct server *s, struct http_req *req, const stru
     api_reply_buf(req, 202, "application/json", &out, json_out_end(&j, NULL));
 }
 
-static void api_runs_decoded(struct server *s, struct http_req *req, struct run_request *r) {
+static void api_runs_decoded(struct server *s, struct http_req *req, struct run_request *r,
+                             struct receipt_inputs *inputs) {
     struct api_error error = {0};
     bool wait = r->wait, stream = r->stream;
     struct run *run = NULL;
-    if (api_runs_check_room(s, req, r, &error) == 0 && api_runs_check_size(r, &error) == 0 &&
-        api_runs_check_image(r->image, &error) == 0)
-        run = api_runs_accept(s, r, req, &error);
+    if (api_runs_check_room(s, req, r, &error) == 0 && audit_check(&s->audit, &error) == 0 &&
+        api_runs_check_size(r, &error) == 0 && api_runs_check_image(r->image, &error) == 0)
+        run = api_runs_accept(s, r, req, &inputs, &error);
     request_done(r);
+    receipt_inputs_free(inputs);
     if (run == NULL) {
         if (error.status == 503 || error.status == 429)
             s->metrics.runs_refused++;
@@ -174,6 +205,8 @@ static void api_runs_decoded(struct server *s, struct http_req *req, struct run_
 static void api_runs_decode(struct work_job *job) {
     struct api_runs_job *j = (struct api_runs_job *)(void *)job;
     j->rc = request_decode(j->body != NULL ? j->body : "", j->len, &j->request, &j->error);
+    if (j->rc == 0)
+        j->inputs = receipt_inputs_new(&j->request);
     free(j->body);
     j->body = NULL;
 }
@@ -184,11 +217,13 @@ static void api_runs_decode_done(struct work_job *job) {
     if (req != NULL)
         req->gone = NULL;
     if (req != NULL && j->rc == 0)
-        api_runs_decoded(j->server, req, &j->request);
+        api_runs_decoded(j->server, req, &j->request, j->inputs);
     else if (req != NULL)
         http_reply_error(req, &j->error);
-    else if (j->rc == 0)
+    else if (j->rc == 0) {
         request_done(&j->request); /* nobody was told of it, so nothing is owed */
+        receipt_inputs_free(j->inputs);
+    }
     free(j);
 }
 
@@ -204,7 +239,7 @@ void api_runs_create(struct server *s, struct http_req *req, const struct route_
     if (req->body_len <= SERVER_INLINE_MAX) {
         const char *body = req->body != NULL ? req->body : "";
         if (request_decode(body, req->body_len, &request, &error) == 0)
-            api_runs_decoded(s, req, &request);
+            api_runs_decoded(s, req, &request, NULL);
         else
             http_reply_error(req, &error);
         return;

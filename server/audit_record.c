@@ -3,7 +3,7 @@
 
 #include "audit.h"
 #include "clock.h"
-#include "execution.h"
+#include "execs.h"
 #include "json_out.h"
 #include "receipt_run.h"
 #include "run.h"

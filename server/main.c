@@ -18,14 +18,15 @@
 #include "server.h"
 #include "subcommand.h"
 
-static const struct subcommand *const main_table[] = {&serve_cmd, &init_cmd,  &user_cmd,
-                                                      &token_cmd, &image_cmd, &config_cmd};
+static const struct subcommand *const main_table[] = {&serve_cmd,       &init_cmd,  &user_cmd,
+                                                      &token_cmd,       &image_cmd, &audit_cmd,
+                                                      &receipt_key_cmd, &config_cmd};
 #define MAIN_COUNT (sizeof(main_table) / sizeof(main_table[0]))
 
 static void main_help(FILE *out) {
     fputs("usage: pinfold-server COMMAND [OPTIONS]\n\n", out);
     for (size_t i = 0; i < MAIN_COUNT; i++)
-        fprintf(out, "  %-8s %s\n", main_table[i]->name, main_table[i]->about);
+        fprintf(out, "  %-12s %s\n", main_table[i]->name, main_table[i]->about);
     fputs("\npinfold-server COMMAND --help explains a command; --version prints the version.\n",
           out);
 }

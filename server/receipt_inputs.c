@@ -148,8 +148,8 @@ static void receipt_inputs_stdin(struct json_out *j, const struct run_request *r
     json_out_close(j, '}');
 }
 
-/* Members come in the order of their keys, here and in receipt_run.c: the text is canonical as it is
- * written. */
+/* Members come in the order of their keys, here and in receipt_run.c: the text is canonical as it
+ * is written. */
 static int receipt_inputs_step(struct receipt_inputs *in, struct json_out *j,
                                const struct run_request *r, size_t index, const uint8_t *shared) {
     const struct request_step *step = &r->steps[index];
@@ -200,7 +200,7 @@ static void receipt_inputs_file(struct json_out *j, const struct receipt_file *f
 }
 
 void receipt_inputs_write_files(struct json_out *j, const struct receipt_file *files, size_t count,
-                       uint8_t root[32]) {
+                                uint8_t root[32]) {
     uint64_t bytes = 0;
     receipt_files_root(files, count, root);
     for (size_t i = 0; i < count; i++)

@@ -23,7 +23,7 @@ struct run;
  * sh, stdin. Each ends where the next begins. */
 struct receipt_run_step {
     size_t head, env, sh, input, end;
-    uint8_t out[32], err[32];             /* digests of its outputs, once it is over */
+    uint8_t out[32], err[32]; /* digests of its outputs, once it is over */
 };
 
 /* Digests of a request. */

@@ -7,6 +7,7 @@
 #include "admit.h"
 #include "answer.h"
 #include "clock.h"
+#include "receipt_run.h"
 #include "runs.h"
 #include "str.h"
 
@@ -121,6 +122,8 @@ void run_free(struct run *run) {
     events_done(&run->events);
     request_done(&run->request);
     free(run->trace_state);
+    receipt_inputs_free(run->inputs);
+    free(run->receipt);
     answer_bytes_drop(run->answer);
     accounts_token_unref(run->token);
     free(run);
@@ -531,7 +534,7 @@ void run_abort(struct run *run, const struct step_end *end) {
 
 void run_cancel(struct run *run, enum cause cause) {
     struct step_end end;
-    if (run->phase == RUN_DONE || run->cancel != CAUSE_NONE)
+    if (run->phase == RUN_DONE || run->phase == RUN_SEAL || run->cancel != CAUSE_NONE)
         return;
     run->cancel = cause;
     if (run->phase == RUN_QUEUED) {
@@ -548,7 +551,7 @@ void run_cancel(struct run *run, enum cause cause) {
 
 static void run_finish(struct run *run) {
     struct link_jail *jail = run->jail;
-    run->phase = RUN_DONE;
+    run->phase = RUN_SEAL;
     run->jail = NULL;
     run_keep_stop(run);
     loop_timer_stop(run->runs->loop, &run->drain);
@@ -560,9 +563,14 @@ static void run_finish(struct run *run) {
     request_done(&run->request);
     free(run->trace_state);
     run->trace_state = NULL;
+    run_seal(run);
+    if (jail != NULL)
+        link_close_jail(jail);
+}
+
+void run_sealed(struct run *run) {
+    run->phase = RUN_DONE;
     events_add(&run->events, EVENTS_DONE, 0, NULL);
     runs_finished(run->runs, run);
     run_tell(run, true);
-    if (jail != NULL)
-        link_close_jail(jail);
 }

@@ -1,7 +1,7 @@
 /* One run: a fresh jail, its steps in order, their output and ends.
  *
- *   QUEUED ──run_start──> STEP ──last step──> COLLECT ──> DONE
- *      └─────── cancelled, no runner ───────────────────────┘
+ *   QUEUED ──run_start──> STEP ──last step──> COLLECT ──> SEAL ──> DONE
+ *      └─────── cancelled, no runner ──────────────────────┘
  *
  * A step is over when the runner has sent its END and both of its pipes have ended. Whatever goes
  * wrong (the runner dies, a pipe cannot be made) gives the step an end of its own cause; a run is
@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "accounts.h"
+#include "audit_line.h"
 #include "buf.h"
 #include "capture.h"
 #include "end_json.h"
@@ -31,7 +32,8 @@
 struct runs;
 struct run;
 
-enum run_phase { RUN_QUEUED, RUN_STEP, RUN_COLLECT, RUN_DONE };
+/* SEAL: all is over, and the receipt is being made. */
+enum run_phase { RUN_QUEUED, RUN_STEP, RUN_COLLECT, RUN_SEAL, RUN_DONE };
 enum run_step_state { RUN_STEP_QUEUED, RUN_STEP_RUNNING, RUN_STEP_DONE, RUN_STEP_SKIPPED };
 
 /* One of a step's two outputs. */
@@ -126,6 +128,10 @@ struct run {
     size_t file_count;
     const char *collect_error; /* static; why there are no files; NULL = there are */
 
+    struct receipt_inputs *inputs; /* digests of the request, until the run is done; owned */
+    struct audit_mark accepted;    /* the record of the audit log that let it begin; seq 0 = none */
+    char *receipt;                 /* JSON object, with its NUL; NULL = none; owned */
+
     struct answer_bytes *answer; /* the encoded answer once somebody asked; counted reference */
     size_t memory;               /* accounted for in runs */
     unsigned pins;               /* an encoder works on it: keep */
@@ -148,6 +154,11 @@ void run_start(struct run *run, struct link *link);
 void run_cancel(struct run *run, enum cause cause);
 /* Ends a run that has never started, or that lost its jail: the current step gets this end. */
 void run_abort(struct run *run, const struct step_end *end);
+
+/* run_seal.c: the receipt and the audit log; run_sealed() is called then, now or later. */
+void run_seal(struct run *run);
+/* For run_seal.c: the run is done. */
+void run_sealed(struct run *run);
 
 /* run_io.c: pipes. */
 /* Makes a pipe: the reading end is kept and watched, *child gets the writing end. */

@@ -77,14 +77,17 @@ static int runs_random(struct runs *runs, unsigned char *byte, struct err *err) 
 }
 
 /* "run_" and 24 of [a-z0-9], 124 bits: ids cannot be guessed. */
-static int runs_name(struct runs *runs, char id[RUN_ID_SIZE], struct err *err) {
+int runs_name(struct runs *runs, struct run *run, struct err *err) {
     static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    char *id = run->id;
     size_t n = 0;
     memcpy(id, "run_", 4);
     while (n < RUNS_ID_CHARS) {
         unsigned char byte = 0;
-        if (runs_random(runs, &byte, err) < 0)
+        if (runs_random(runs, &byte, err) < 0) {
+            id[0] = '\0';
             return -1;
+        }
         if (byte < 252) /* 7 * 36: no letter is more likely than another */
             id[4 + n++] = alphabet[byte % 36];
     }
@@ -206,7 +209,7 @@ void runs_unqueue(struct runs *runs, struct run *run) {
 }
 
 int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *err) {
-    if (runs_name(runs, run->id, err) < 0)
+    if (run->id[0] == '\0' && runs_name(runs, run, err) < 0)
         return -1;
     str_copy(run->owner, sizeof(run->owner), owner);
     if (runs_enqueue(runs, run, err) < 0)
@@ -244,7 +247,8 @@ void runs_cancel_some(struct runs *runs, bool (*is_meant)(void *arg, const struc
 static size_t runs_measure(const struct run *run) {
     size_t bytes = sizeof(*run) + run->step_count * sizeof(*run->steps) +
                    events_memory(&run->events) + run->bundle.cap +
-                   run->file_count * sizeof(*run->files);
+                   run->file_count * sizeof(*run->files) +
+                   (run->receipt != NULL ? strlen(run->receipt) : 0);
     for (size_t i = 0; i < run->step_count; i++)
         bytes +=
             capture_memory(&run->steps[i].out.capture) + capture_memory(&run->steps[i].err.capture);

@@ -16,7 +16,10 @@
 
 #define RUNS_BUCKETS 8192u
 
+struct audit;
+struct receipt_key;
 struct snapshots;
+struct work;
 
 struct runs_options {
     size_t queue_count; /* runs that may wait */
@@ -31,7 +34,10 @@ struct runs {
     struct log *log;
     struct links *links;
     struct metrics *metrics;
-    struct snapshots *snapshots; /* borrowed; NULL = no steps are kept */
+    struct snapshots *snapshots;   /* borrowed; NULL = no steps are kept */
+    struct audit *audit;           /* borrowed; NULL = nothing is recorded … */
+    const struct receipt_key *key; /* … and there are no receipts */
+    struct work *work;             /* borrowed; NULL = everything here and now */
     struct runs_options options;
     struct pipes pipes;
     struct queue queue;
@@ -55,7 +61,10 @@ void runs_done(struct runs *runs);
 
 /* Is there room for a request of this size of somebody who has none waiting? */
 bool runs_may_queue(const struct runs *runs, size_t bytes);
-/* Names the run, puts it into the table, and starts it now when that is possible, else queues it.
+/* Names the run. */
+int runs_name(struct runs *runs, struct run *run, struct err *err);
+/* Names the run if it has no name, puts it into the table, and starts it now when that is possible,
+ * else queues it.
  */
 int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *err);
 /* -> borrowed, or NULL. */

@@ -236,10 +236,25 @@ static int serve_store(struct serve *v, struct err *err) {
     return store_open(&options, &s->store, err);
 }
 
+/* Before anything can begin. */
+static int serve_audit(struct serve *v, struct err *err) {
+    struct server *s = &v->server;
+    struct audit_options options = {.loop = s->loop,
+                                    .log = &s->log,
+                                    .work = s->work,
+                                    .key = &s->receipt_key,
+                                    .version = SERVER_VERSION};
+    fd_cleanup int dir = state_open_dir(&s->state, STATE_SERVER, err);
+    if (dir < 0 || receipt_key_open(dir, &s->receipt_key, NULL, err) < 0)
+        return -1;
+    options.server_dir = dir;
+    return audit_start(&s->audit, &options, err);
+}
+
 static int serve_core(struct serve *v, struct err *err) {
     struct server *s = &v->server;
     s->work = work_new(s->loop, SERVE_WORKERS, err);
-    if (s->work == NULL)
+    if (s->work == NULL || serve_audit(v, err) < 0)
         return -1;
     s->metrics.started_ms = clock_real_ms();
     runs_init(&s->runs, s->loop, &s->log, &s->links, &s->metrics, &v->runs);
@@ -250,6 +265,9 @@ static int serve_core(struct serve *v, struct err *err) {
                                           .arg = s};
     snapshots_init(&s->snapshots, s->loop, &s->log, &s->links);
     s->runs.snapshots = &s->snapshots;
+    s->runs.audit = &s->audit;
+    s->runs.key = &s->receipt_key;
+    s->runs.work = s->work;
     if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0 ||
         snapshots_start(&s->snapshots, &v->snapshots, err) < 0)
         return -1;
@@ -373,6 +391,7 @@ static void serve_clean_up(struct serve *v) {
     http_stop(s->http);
     tls_free(s->tls);
     work_free(s->work);
+    audit_stop(&s->audit);
     runs_done(&s->runs);
     sandboxes_done(&s->sandboxes);
     snapshots_done(&s->snapshots);

@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "accounts_live.h"
+#include "audit.h"
 #include "blobs.h"
 #include "http.h"
 #include "links.h"
@@ -45,6 +46,8 @@ struct server {
     struct runs runs;
     struct sandboxes sandboxes;
     struct snapshots snapshots;
+    struct audit audit;
+    struct receipt_key receipt_key;
     struct work *work;
     struct exec_hub *exec_hub; /* NULL until the first sandbox */
     struct blobs *blobs;

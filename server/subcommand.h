@@ -13,3 +13,5 @@ extern const struct subcommand image_cmd;
 extern const struct subcommand user_cmd;
 extern const struct subcommand token_cmd;
 extern const struct subcommand config_cmd;
+extern const struct subcommand audit_cmd;
+extern const struct subcommand receipt_key_cmd;
