@@ -8,6 +8,7 @@
 #include "execs.h"
 #include "id.h"
 #include "json_out.h"
+#include "receipt_run.h"
 #include "sandbox.h"
 #include "spec.h"
 #include "traces.h"
@@ -154,6 +155,24 @@ static struct exec *api_exec_make(struct execs *set, const struct api_exec_job *
     return x;
 }
 
+static int api_exec_record(const struct execs *set, const struct api_exec_job *job,
+                           const struct exec *x, struct api_error *error) {
+    const struct http_req *req = job->req;
+    const struct wire_policy *policy = sandbox_policy(set->sandbox);
+    uint8_t argv[32];
+    receipt_inputs_argv(&job->request.run, argv);
+    struct audit_asked asked = {.what = "exec",
+                                .id = x->id,
+                                .sandbox = sandbox_id(set->sandbox),
+                                .user = req->user_name,
+                                .token = req->token != NULL ? req->token->id : NULL,
+                                .policy = policy->name,
+                                .policy_sha256 = policy->sha256,
+                                .limits = &x->limits.values,
+                                .argv_sha256 = argv};
+    return audit_accepted(&job->server->audit, &asked, NULL, error);
+}
+
 static struct exec *api_exec_start(struct execs *set, const struct api_exec_job *job,
                                    struct api_error *error) {
     const struct exec_request *r = &job->request;
@@ -176,6 +195,10 @@ static struct exec *api_exec_start(struct execs *set, const struct api_exec_job 
     struct exec *x = api_exec_make(set, job, &limits, r->id != NULL ? r->id : id, &err);
     if (x == NULL) {
         api_error_memory(error);
+        return NULL;
+    }
+    if (api_exec_record(set, job, x, error) < 0) {
+        exec_free(x);
         return NULL;
     }
     execs_insert(set, x);

@@ -11,10 +11,13 @@
 #include "clock.h"
 #include "fd.h"
 #include "json_out.h"
+#include "sandboxes.h"
 #include "str.h"
 
 /* How often the log is brought to the disk while something is written. */
 #define AUDIT_SYNC_NS CLOCK_NS_PER_S
+/* After a rest the first time comes sooner. */
+#define AUDIT_SYNC_SOON_NS (50 * CLOCK_NS_PER_MS)
 /* A checkpoint is signed after so many records, or after so long. */
 #define AUDIT_SIGN_RECORDS 1000u
 #define AUDIT_SIGN_NS (60 * CLOCK_NS_PER_S)
@@ -42,9 +45,12 @@ static void audit_sums(void *arg);
 static void audit_sum(void *arg, const struct audit_rate_entry *e);
 
 static void audit_arm(struct audit *a) {
-    if (a->timer.slot == 0)
-        loop_timer_at(a->options.loop, &a->timer, clock_mono_ns() + AUDIT_SYNC_NS, audit_timer, a,
-                      NULL);
+    if (a->timer.slot != 0)
+        return;
+    uint64_t now = clock_mono_ns(), due = now + AUDIT_SYNC_SOON_NS;
+    if (due < a->fired_ns + AUDIT_SYNC_NS)
+        due = a->fired_ns + AUDIT_SYNC_NS;
+    loop_timer_at(a->options.loop, &a->timer, due, audit_timer, a, NULL);
 }
 
 static void audit_say(struct audit *a, enum log_level level, const char *event,
@@ -226,6 +232,7 @@ static void audit_check_file(struct audit *a) {
 static void audit_timer(void *arg) {
     struct audit *a = arg;
     uint64_t now = clock_mono_ns();
+    a->fired_ns = now;
     if (a->sick && now - a->tried_ns >= AUDIT_TRY_NS)
         audit_try(a);
     if (a->sick) {
@@ -467,4 +474,17 @@ void audit_sandbox_ended(struct audit *a, const char *id, const char *user, cons
     json_out_str(&j, "user", user);
     json_out_str(&j, "cause", why);
     audit_tell(a, &j);
+}
+
+int audit_sandbox_accepted(struct audit *a, const char *id, const struct sandbox_spec *spec,
+                           struct api_error *error) {
+    struct audit_asked asked = {.what = "sandbox",
+                                .id = id,
+                                .user = spec->owner,
+                                .policy = spec->policy.name,
+                                .policy_sha256 = spec->policy.sha256,
+                                .image = spec->image,
+                                .limits = &spec->limits.values,
+                                .from = spec->origin};
+    return audit_accepted(a, &asked, NULL, error);
 }

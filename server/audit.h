@@ -8,15 +8,16 @@
  *
  * Types of records ("type"):
  *   started, stopped    the server; started says what it found and repaired
- *   accepted            {what, op, id, sandbox, user, token, policy, policy_sha256, image, limits,
- *                       argv_sha256, files, files_sha256, path, from}
- *   ended               {what, id, sandbox, user, cause, exit_code, signal, usage, digests of
- *                       outputs, receipt_sha512}
- *   failed              {of: seq of the record that accepted it, status, code}
- *   denied              {user, method, route, status, code}: 401, 403, 429
- *   summed              {of, user, count, from, to}: what was too much to be written one by one
- *   checkpoint          {key, signature}: the server's key signs the place in the chain
- *   repaired, cut_found, disturbed, lost, recovered     what happened to the log itself
+ *   asked               a request that changes something, before it is looked at closer: {what, op,
+ *                       id, sandbox, user, token, path}
+ *   accepted            a run, an execution, a sandbox: {what, op, id, sandbox, user, token,
+ * policy, policy_sha256, image, limits, argv_sha256, files, files_sha256, path, from} ended {what,
+ * id, sandbox, user, cause, exit_code, signal, usage, digests of outputs, receipt_sha512} failed
+ * {of: seq of the record `asked`, user, method, route, status, code} denied              {user,
+ * method, route, status, code}: 401, 403, 429 summed              {of, user, count, from, to}: what
+ * was too much to be written one by one checkpoint          {key, signature}: the server's key
+ * signs the place in the chain repaired, cut_found, disturbed, lost, recovered     what happened to
+ * the log itself
  *
  * What an editor of the log can do, and what shows it: an edit, a cut, a move or a new record
  * breaks the chain. Who computes the chain anew lacks the signatures of the checkpoints. Who
@@ -64,13 +65,15 @@ struct audit {
     struct audit_rate rate;
     uint64_t unsigned_records; /* since the last checkpoint */
     uint64_t signed_ns;
-    uint64_t synced; /* number of the newest record that is on disk */
+    uint64_t fired_ns; /* when the timer did its work last */
+    uint64_t synced;   /* number of the newest record that is on disk */
     struct loop_timer timer, sums;
     struct audit_sync *sync; /* one that goes on */
 };
 
 /* What somebody asks for. NULL and 0: does not apply. */
 struct audit_asked {
+    const char *type; /* NULL = "accepted"; "asked": whether it is done is not known yet */
     const char *what; /* "run", "exec", "sandbox", "snapshot", "files", "sync", "tokens", "users" */
     const char *op;   /* "create", "delete", … */
     const char *id, *sandbox, *user, *token;
@@ -113,6 +116,9 @@ void audit_record_exec_ended(struct buf *out, const struct exec *x);
 
 void audit_run_ended(struct audit *a, const struct run *run);
 void audit_exec_ended(struct audit *a, const struct exec *x);
+struct sandbox_spec;
+int audit_sandbox_accepted(struct audit *a, const char *id, const struct sandbox_spec *spec,
+                           struct api_error *error);
 /* A sandbox is gone; `why` as the API says it. */
 void audit_sandbox_ended(struct audit *a, const char *id, const char *user, const char *why);
 /* What was accepted (as record `seq`) was not done. */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "audit_file.h"
 #include "fd.h"
 #include "json_out.h"
 #include "str.h"
@@ -15,13 +15,12 @@
 #define AUDIT_COMMAND_LOCK "audit.cmd.lock"
 
 static int audit_command_lock(int server_dir, struct err *err) {
-    struct stat st;
     fd_cleanup int fd =
         openat(server_dir, AUDIT_COMMAND_LOCK, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(err, "cannot open server/" AUDIT_COMMAND_LOCK);
-    if (geteuid() == 0 && (fstat(server_dir, &st) < 0 || fchown(fd, st.st_uid, st.st_gid) < 0))
-        return err_sys(err, "cannot give server/" AUDIT_COMMAND_LOCK " to its owner");
+    if (audit_file_give(fd, server_dir, err) < 0)
+        return -1;
     if (flock(fd, LOCK_EX) < 0)
         return err_sys(err, "cannot lock server/" AUDIT_COMMAND_LOCK);
     return fd_steal(&fd);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "audit_file.h"
 #include "clock.h"
 #include "fd.h"
 #include "str.h"
@@ -77,16 +78,6 @@ int audit_log_segments(int dir, const char *chain, uint64_t **first, size_t *cou
     return 0;
 }
 
-/* Root makes it for the server, to whom the directory around it belongs. */
-static int audit_log_give(int fd, int like, struct err *err) {
-    struct stat st;
-    if (geteuid() != 0)
-        return 0;
-    if (fstat(like, &st) < 0 || fchown(fd, st.st_uid, st.st_gid) < 0)
-        return err_sys(err, "cannot give the audit log to its owner");
-    return 0;
-}
-
 static int audit_log_open_dir(struct audit_log *l, int server_dir, struct err *err) {
     bool made = mkdirat(server_dir, AUDIT_LOG_DIR, 0700) == 0;
     if (!made && errno != EEXIST)
@@ -94,7 +85,7 @@ static int audit_log_open_dir(struct audit_log *l, int server_dir, struct err *e
     l->dir = openat(server_dir, AUDIT_LOG_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (l->dir < 0)
         return err_sys(err, "cannot open server/" AUDIT_LOG_DIR);
-    return made ? audit_log_give(l->dir, server_dir, err) : 0;
+    return made ? audit_file_give(l->dir, server_dir, err) : 0;
 }
 
 /* The newest sound record in data[0, len), which ends with a newline. *whole: it is the last line.
@@ -246,7 +237,7 @@ static int audit_log_next_segment(struct audit_log *l, struct err *err) {
     }
     if (fd < 0)
         return err_sys(err, "cannot make server/" AUDIT_LOG_DIR "/%s", name);
-    if (audit_log_give(fd, l->dir, err) < 0) {
+    if (audit_file_give(fd, l->dir, err) < 0) {
         fd_close(&fd);
         return -1;
     }
@@ -311,15 +302,7 @@ void audit_log_head_text(const char *chain, const struct audit_mark *mark,
 }
 
 int audit_log_head_write(int server_dir, const char *chain, const char *text, struct err *err) {
-    const char *name = audit_log_head_name(chain);
-    if (fd_write_atomic(server_dir, name, text, strlen(text), 0600, err) < 0)
-        return -1;
-    struct stat st;
-    if (geteuid() == 0 &&
-        (fstat(server_dir, &st) < 0 ||
-         fchownat(server_dir, name, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0))
-        return err_sys(err, "cannot give %s to its owner", name);
-    return 0;
+    return audit_file_write(server_dir, audit_log_head_name(chain), text, strlen(text), err);
 }
 
 static int audit_log_head_decode(const json_t *object, struct audit_log_head *out) {

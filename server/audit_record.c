@@ -29,7 +29,7 @@ static void audit_record_limits(struct json_out *j, const struct limits *limits)
 void audit_record_asked(struct buf *out, const struct audit_asked *x) {
     struct json_out j;
     json_out_init(&j, out);
-    json_out_str(&j, "type", "accepted");
+    json_out_str(&j, "type", x->type != NULL ? x->type : "accepted");
     json_out_str(&j, "what", x->what);
     audit_record_text(&j, "op", x->op);
     audit_record_text(&j, "id", x->id);
@@ -115,8 +115,10 @@ void audit_record_exec_ended(struct buf *out, const struct exec *x) {
     json_out_str(&j, "type", "ended");
     json_out_str(&j, "what", "exec");
     json_out_str(&j, "id", x->id);
-    json_out_str(&j, "sandbox", sandbox_id(x->set->sandbox));
-    json_out_str(&j, "user", sandbox_owner(x->set->sandbox));
+    if (x->set->sandbox != NULL) {
+        json_out_str(&j, "sandbox", sandbox_id(x->set->sandbox));
+        json_out_str(&j, "user", sandbox_owner(x->set->sandbox));
+    }
     json_out_bool(&j, "ok", x->ok);
     audit_record_end(&j, &x->end);
     audit_record_usage(&j, &x->usage);

@@ -117,7 +117,7 @@ static void audit_show_one(const struct audit_show_side *s, const struct audit_s
 
 int audit_show(int server_dir, const struct audit_show_options *o, struct err *err) {
     struct audit_show_side sides[2] = {0};
-    uint64_t since;
+    uint64_t since = 0;
     if (audit_show_since(o->since, &since, err) < 0)
         return -1;
     int rc = audit_tool_lines_open(&sides[0].lines, server_dir, AUDIT_LOG_SERVER, err);

@@ -449,6 +449,8 @@ int execs_attach(struct server *s, struct sandbox *sb, struct err *err) {
         return 0;
     if (s->exec_hub == NULL)
         s->exec_hub = execs_hub_new(s->loop, &s->log, &s->metrics, err);
+    if (s->exec_hub != NULL)
+        s->exec_hub->audit = &s->audit;
     if (s->exec_hub == NULL)
         return -1;
     return execs_new(s->exec_hub, sb, err) != NULL ? 0 : -1;

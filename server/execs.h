@@ -35,7 +35,8 @@ struct exec_hub {
     struct loop *loop; /* borrowed, as are log and metrics */
     struct log *log;
     struct metrics *metrics;
-    int scratch[2]; /* a pipe, to look into other ones; -1 = none */
+    struct audit *audit; /* NULL = nothing is recorded */
+    int scratch[2];      /* a pipe, to look into other ones; -1 = none */
     char copies[SPOOL_STREAMS][EXEC_INLINE_MAX];
 };
 

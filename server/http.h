@@ -125,6 +125,8 @@ struct http_req {
     bool user_admin; /* the token has the scope admin */
     const struct route *route;
     char client[PROXY_ADDRESS_SIZE]; /* see http_client() */
+    char error_code[API_ERROR_CODE_MAX]; /* of an answer that is an error; "" = none */
+    uint64_t audit_seq;                  /* the record that it was asked; 0 = none */
 };
 
 struct http_options {

@@ -126,6 +126,7 @@ void http_reply_error(struct http_req *req, const struct api_error *error) {
         http_body_refuse(req, error);
         return;
     }
+    memcpy(req->error_code, error->code, sizeof(req->error_code));
     char *json = api_error_encode(error, &len);
     if (error->status == 401)
         http_add_header(req, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");

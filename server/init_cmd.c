@@ -9,6 +9,7 @@
 #include "buf.h"
 #include "fd.h"
 #include "opt.h"
+#include "receipt_key.h"
 #include "state.h"
 #include "str.h"
 #include "subcommand.h"
@@ -169,6 +170,15 @@ static int init_find_user(const char *name, struct state_user *out, struct err *
     return state_user_find(name != NULL ? name : "pinfold", out, err);
 }
 
+static int init_receipt_key(const struct state *s, struct err *err) {
+    struct receipt_key key;
+    fd_cleanup int dir = state_open_dir(s, STATE_SERVER, err);
+    if (dir < 0 || receipt_key_open(dir, &key, NULL, err) < 0)
+        return -1;
+    receipt_key_wipe(&key);
+    return 0;
+}
+
 static int init_do(const struct init_options *o, struct err *err) {
     struct state s = STATE_NONE;
     struct state_user user;
@@ -182,6 +192,8 @@ static int init_do(const struct init_options *o, struct err *err) {
     if (rc == 0)
         rc = init_register(&s, text, user.gid, err);
     token_wipe(text, sizeof(text));
+    if (rc == 0)
+        rc = init_receipt_key(&s, err);
     if (rc == 0)
         printf("%s %s\n",
                made ? "made the state directory" : "the state directory is ready:", s.path);

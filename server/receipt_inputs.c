@@ -14,7 +14,7 @@ static void receipt_inputs_hash(crypto_hash_sha256_state *state, const char *tex
 }
 
 /* Of all commands, for the audit log. */
-static void receipt_inputs_argv(const struct run_request *r, uint8_t out[32]) {
+void receipt_inputs_argv(const struct run_request *r, uint8_t out[32]) {
     crypto_hash_sha256_state state;
     crypto_hash_sha256_init(&state);
     for (size_t i = 0; i < r->step_count; i++) {

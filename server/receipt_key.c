@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "audit_file.h"
 #include "fd.h"
 
 #define RECEIPT_KEY_TEXT (2 * crypto_sign_SEEDBYTES)
@@ -46,17 +47,12 @@ int receipt_key_load(int dir, struct receipt_key *out, struct err *err) {
 static int receipt_key_make(int dir, struct err *err) {
     unsigned char seed[crypto_sign_SEEDBYTES];
     char text[RECEIPT_KEY_TEXT + 2];
-    struct stat st;
     randombytes_buf(seed, sizeof(seed));
     receipt_hex(seed, sizeof(seed), text);
     text[RECEIPT_KEY_TEXT] = '\n';
-    int rc = fd_write_atomic(dir, RECEIPT_KEY_FILE, text, RECEIPT_KEY_TEXT + 1, 0600, err);
+    int rc = audit_file_write(dir, RECEIPT_KEY_FILE, text, RECEIPT_KEY_TEXT + 1, err);
     sodium_memzero(seed, sizeof(seed));
     sodium_memzero(text, sizeof(text));
-    if (rc == 0 && geteuid() == 0 &&
-        (fstat(dir, &st) < 0 ||
-         fchownat(dir, RECEIPT_KEY_FILE, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW) < 0))
-        rc = err_sys(err, "cannot give server/" RECEIPT_KEY_FILE " to its owner");
     return rc;
 }
 

@@ -40,6 +40,8 @@ struct receipt_inputs {
 
 /* Pure; may run on any thread. NULL when memory is short. */
 struct receipt_inputs *receipt_inputs_new(const struct run_request *r);
+/* Only the digest of the commands. */
+void receipt_inputs_argv(const struct run_request *r, uint8_t out[32]);
 void receipt_inputs_free(struct receipt_inputs *in); /* NULL allowed */
 
 struct json_out;

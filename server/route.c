@@ -6,6 +6,7 @@
 
 #include "accounts_scope.h"
 #include "api.h"
+#include "audit_route.h"
 #include "clock.h"
 #include "server.h"
 #include "str.h"
@@ -67,6 +68,7 @@ const struct route route_table[] = {
     {"PUT", "/v1/blobs/{}", ROUTE_UPLOAD, api_blobs_put, ROUTE_FILES},
     {"GET", "/v1/blobs/{}", 0, api_blobs_get, ROUTE_FILES_GET},
     {"GET", "/v1/traces/{}", 0, api_traces_get, ACCOUNTS_READ | ACCOUNTS_RUN | ACCOUNTS_SANDBOX},
+    {"GET", "/v1/receipt-key", ROUTE_PUBLIC, api_receipt_key, 0},
     {"GET", "/v1/policies", 0, api_policies_list, 0},
     {"GET", "/v1/policies/{}", 0, api_policies_get, 0},
     {"GET", "/v1/capabilities", 0, api_info_capabilities, 0},
@@ -151,6 +153,7 @@ int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct a
         *error = missing;
         return -1;
     }
+    req->route = r;
     if ((r->flags & ROUTE_PUBLIC) == 0 && route_check_scope(r, req, error) < 0)
         return -1;
     if ((r->flags & (ROUTE_BODY | ROUTE_UPLOAD)) != 0 &&
@@ -166,20 +169,24 @@ int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct a
         req->early = true;
         *body_max = UINT64_MAX - 1; /* it takes no memory; the handler has its own idea */
     }
-    req->route = r;
     return 0;
 }
 
 void route_handle(void *server, struct http_req *req) {
     struct route_args args;
     const struct route *r = route_find(route_table, req->method, req->target, &args, NULL);
-    r->handle(server, req, &args);
+    struct api_error error = {0};
+    if (audit_route_begin(server, req, r, &args, &error) < 0)
+        http_reply_error(req, &error);
+    else
+        r->handle(server, req, &args);
 }
 
 void route_ended(void *server, struct http_req *req) {
     struct server *s = server;
     if (req->status > 0 && req->status < METRICS_STATUS_MAX)
         s->metrics.responses[req->status / 100]++;
+    audit_route_ended(s, req);
     accounts_token_unref(req->token);
     req->token = NULL;
     if (s->draining && s->quiet != NULL && http_in_flight(s->http) == 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "admit.h"
+#include "audit.h"
 #include "clock.h"
 #include "fd.h"
 #include "sandbox_internal.h"
@@ -345,6 +346,8 @@ void sandbox_life_end(struct sandbox *sb, enum sandbox_end why, const char *deta
             sb->parts[i].ops->gone(sb->parts[i].part);
     sandbox_life_text(sb, text, sizeof(text));
     sandboxes_log(all, sb, "sandbox_gone", text);
+    if (all->audit != NULL)
+        audit_sandbox_ended(all->audit, sb->id, sb->spec.owner, text);
     sandboxes_gone(all, sb);
     if (!sb->closing)
         sandbox_wait_tell(sb, true, NULL);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "audit.h"
 #include "clock.h"
 #include "fd.h"
 #include "id.h"
@@ -306,6 +307,10 @@ struct sandbox *sandboxes_create(struct sandboxes *s, struct sandbox_spec *spec,
     if (sb == NULL || sandboxes_name(s, sb, error) < 0) {
         if (sb == NULL)
             api_error_memory(error);
+        sandbox_free(sb);
+        return NULL;
+    }
+    if (s->audit != NULL && audit_sandbox_accepted(s->audit, sb->id, spec, error) < 0) {
         sandbox_free(sb);
         return NULL;
     }

@@ -23,6 +23,7 @@
 #define SANDBOXES_GONE_MS ((uint64_t)60 * 60 * 1000) /* how long one that is gone is remembered */
 #define SANDBOXES_GONE_MAX 10000u
 
+struct audit;
 struct json_t;
 
 /* Why a sandbox is gone. */
@@ -67,7 +68,8 @@ struct sandboxes_options {
 };
 
 struct sandboxes {
-    struct loop *loop; /* borrowed, as are the next four */
+    struct audit *audit; /* borrowed; NULL = nothing is recorded */
+    struct loop *loop;   /* borrowed, as are the next four */
     struct log *log;
     struct links *links;
     struct metrics *metrics;

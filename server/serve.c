@@ -266,6 +266,7 @@ static int serve_core(struct serve *v, struct err *err) {
     snapshots_init(&s->snapshots, s->loop, &s->log, &s->links);
     s->runs.snapshots = &s->snapshots;
     s->runs.audit = &s->audit;
+    s->sandboxes.audit = &s->audit;
     s->runs.key = &s->receipt_key;
     s->runs.work = s->work;
     if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0 ||

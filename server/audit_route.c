@@ -1,0 +1,74 @@
+#include "audit_route.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "accounts.h"
+#include "audit.h"
+
+/* Recorded by their handlers, or too small to speak of: what is typed, the size of a window. */
+static const char *const audit_route_others[] = {
+    "/v1/runs",
+    "/v1/runs/{}/replay",
+    "/v1/sandboxes/{}/exec",
+    "/v1/sandboxes/{}/exec/{}/stdin",
+    "/v1/sandboxes/{}/exec/{}/resize",
+    NULL,
+};
+
+static bool audit_route_is(const struct route *r) {
+    if (strcmp(r->method, "GET") == 0 || (r->flags & ROUTE_PUBLIC) != 0)
+        return false;
+    for (size_t i = 0; audit_route_others[i] != NULL; i++)
+        if (strcmp(r->pattern, audit_route_others[i]) == 0)
+            return false;
+    return true;
+}
+
+/* "files" of "/v1/sandboxes/{}/files/{*}", else the word behind "/v1/". */
+static void audit_route_what(const char *pattern, char what[32]) {
+    static const char sandboxes[] = "/v1/sandboxes/{}/", api[] = "/v1/";
+    if (strncmp(pattern, sandboxes, sizeof(sandboxes) - 1) == 0)
+        pattern += sizeof(sandboxes) - 1;
+    else if (strncmp(pattern, api, sizeof(api) - 1) == 0)
+        pattern += sizeof(api) - 1;
+    snprintf(what, 32, "%.*s", (int)strcspn(pattern, "/"), pattern);
+}
+
+int audit_route_begin(struct server *s, struct http_req *req, const struct route *r,
+                      const struct route_args *args, struct api_error *error) {
+    char what[32], op[128];
+    struct audit_mark mark;
+    req->audit_seq = 0;
+    if (!audit_route_is(r))
+        return 0;
+    bool sandbox = strncmp(r->pattern, "/v1/sandboxes/{}", 16) == 0;
+    audit_route_what(r->pattern, what);
+    snprintf(op, sizeof(op), "%s %s", r->method, r->pattern);
+    struct audit_asked asked = {.type = "asked",
+                                .what = what,
+                                .op = op,
+                                .user = req->user_name,
+                                .token = req->token != NULL ? req->token->id : NULL,
+                                .sandbox = sandbox && args->count > 0 ? args->value[0] : NULL,
+                                .path = args->rest[0] != '\0' ? args->rest : NULL};
+    if (args->count > (sandbox ? 1u : 0u))
+        asked.id = args->value[sandbox ? 1 : 0];
+    if (audit_accepted_bounded(&s->audit, &asked, &mark, error) < 0)
+        return -1;
+    req->audit_seq = mark.seq;
+    return 0;
+}
+
+void audit_route_ended(struct server *s, struct http_req *req) {
+    struct audit_answer x = {.user = req->user_name,
+                             .method = req->method,
+                             .route = req->route != NULL ? req->route->pattern : "-",
+                             .status = req->status,
+                             .code = req->error_code};
+    if (req->audit_seq != 0 && req->status >= 400)
+        audit_failed(&s->audit, req->audit_seq, &x);
+    else if (req->status == 401 || req->status == 403 || req->status == 429)
+        audit_denied(&s->audit, &x);
+    req->audit_seq = 0;
+}
