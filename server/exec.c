@@ -8,7 +8,6 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "audit.h"
 #include "clock.h"
 #include "end_wire.h"
 #include "execs.h"
@@ -284,8 +283,8 @@ static void exec_over(struct exec *x, struct exec_record_rest *rest) {
     /* What lies in the pipes is in the journal now. */
     exec_io_close(&x->out[SPOOL_STDOUT]);
     exec_io_close(&x->out[SPOOL_STDERR]);
-    if (hub->audit != NULL)
-        audit_exec_ended(hub->audit, x);
+    if (hub->ended != NULL)
+        hub->ended(hub->audit, x);
     exec_pin(x);
     execs_finished(x);
     exec_tell(x, true);

@@ -449,8 +449,10 @@ int execs_attach(struct server *s, struct sandbox *sb, struct err *err) {
         return 0;
     if (s->exec_hub == NULL)
         s->exec_hub = execs_hub_new(s->loop, &s->log, &s->metrics, err);
-    if (s->exec_hub != NULL)
+    if (s->exec_hub != NULL) {
         s->exec_hub->audit = &s->audit;
+        s->exec_hub->ended = s->exec_ended;
+    }
     if (s->exec_hub == NULL)
         return -1;
     return execs_new(s->exec_hub, sb, err) != NULL ? 0 : -1;

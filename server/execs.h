@@ -35,8 +35,10 @@ struct exec_hub {
     struct loop *loop; /* borrowed, as are log and metrics */
     struct log *log;
     struct metrics *metrics;
-    struct audit *audit; /* NULL = nothing is recorded */
-    int scratch[2];      /* a pipe, to look into other ones; -1 = none */
+    /* An execution is over: recorded. May be NULL. */
+    void (*ended)(struct audit *audit, const struct exec *x);
+    struct audit *audit;
+    int scratch[2]; /* a pipe, to look into other ones; -1 = none */
     char copies[SPOOL_STREAMS][EXEC_INLINE_MAX];
 };
 

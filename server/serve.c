@@ -267,6 +267,7 @@ static int serve_core(struct serve *v, struct err *err) {
     s->runs.snapshots = &s->snapshots;
     s->runs.audit = &s->audit;
     s->sandboxes.audit = &s->audit;
+    s->exec_ended = audit_exec_ended;
     s->runs.key = &s->receipt_key;
     s->runs.work = s->work;
     if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0 ||

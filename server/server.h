@@ -30,6 +30,7 @@
 #define SERVER_INLINE_MAX ((size_t)128 * 1024)
 
 struct config;
+struct exec;
 struct exec_hub;
 struct tls;
 
@@ -49,6 +50,7 @@ struct server {
     struct audit audit;
     struct receipt_key receipt_key;
     struct work *work;
+    void (*exec_ended)(struct audit *audit, const struct exec *x); /* for the hub */
     struct exec_hub *exec_hub; /* NULL until the first sandbox */
     struct blobs *blobs;
     struct trace_pool trace_pool;
