@@ -31,6 +31,8 @@
 struct server;
 
 /* What all sandboxes share. One per server. */
+struct audit;
+
 struct exec_hub {
     struct loop *loop; /* borrowed, as are log and metrics */
     struct log *log;
