@@ -11,8 +11,8 @@
 
 #include "client_version.h"
 #include "clock.h"
-#include "traceparent.h"
 #include "rest_trust.h"
+#include "traceparent.h"
 
 #define REST_CONNECT_MS 5000L
 #define REST_KEEPIDLE_S 15L

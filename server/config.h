@@ -59,6 +59,7 @@ struct config {
 
     /* Private. Strings that came from the file lie in `text`. */
     const char *path; /* of the file; NULL = none was read */
+    bool file_wrong;  /* it is because of the file that config_load() failed */
     struct buf text;
     unsigned char from[CONFIG_ROWS_MAX];
 };

@@ -106,8 +106,10 @@ static int config_flags_use(struct config *c, struct config_flags *f,
     }
     if (result.rest < argc)
         return err_set(err, ERR_INVALID, 0, "unexpected argument %s", argv[result.rest]);
-    if (f->file != NULL && config_read(c, f->file, err) < 0)
+    if (f->file != NULL && config_read(c, f->file, err) < 0) {
+        c->file_wrong = true;
         return -1;
+    }
     return config_flags_take(c, f, err);
 }
 

@@ -18,9 +18,10 @@
 #include "server.h"
 #include "subcommand.h"
 
-static const struct subcommand *const main_table[] = {&serve_cmd,       &init_cmd,  &user_cmd,
-                                                      &token_cmd,       &image_cmd, &audit_cmd,
-                                                      &receipt_key_cmd, &config_cmd};
+static const struct subcommand *const main_table[] = {
+    &serve_cmd, &check_cmd, &config_cmd, &init_cmd,        &user_cmd,
+    &token_cmd, &image_cmd, &audit_cmd,  &receipt_key_cmd,
+};
 #define MAIN_COUNT (sizeof(main_table) / sizeof(main_table[0]))
 
 static void main_help(FILE *out) {

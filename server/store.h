@@ -44,6 +44,10 @@ int store_open(const struct store_options *options, struct store **out, struct e
 /* Commits what is open, runs the functions that wait, checkpoints. NULL allowed. */
 void store_close(struct store *s);
 
+/* Would store_open() take the database in this directory? 0: yes, or there is none yet; -1: *err
+ * says why not. Changes nothing, and may be asked beside a running server. */
+int store_check(int dir, struct err *err);
+
 /* Called when what was written in this round is durable (rc 0), or is not (rc -1, *err says why).
  */
 struct store_waiter {

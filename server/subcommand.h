@@ -15,3 +15,4 @@ extern const struct subcommand token_cmd;
 extern const struct subcommand config_cmd;
 extern const struct subcommand audit_cmd;
 extern const struct subcommand receipt_key_cmd;
+extern const struct subcommand check_cmd;
