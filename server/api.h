@@ -83,10 +83,12 @@ void api_policies_get(struct server *s, struct http_req *req, const struct route
 /* api_info.c */
 void api_info_healthz(struct server *s, struct http_req *req, const struct route_args *args);
 void api_info_readyz(struct server *s, struct http_req *req, const struct route_args *args);
-void api_info_metrics(struct server *s, struct http_req *req, const struct route_args *args);
 void api_info_capabilities(struct server *s, struct http_req *req, const struct route_args *args);
 void api_info_images(struct server *s, struct http_req *req, const struct route_args *args);
 void api_info_me(struct server *s, struct http_req *req, const struct route_args *args);
+
+/* api_metrics.c */
+void api_metrics_get(struct server *s, struct http_req *req, const struct route_args *args);
 
 /* api_traces.c */
 void api_traces_get(struct server *s, struct http_req *req, const struct route_args *args);

@@ -7,6 +7,7 @@
 #include "fd.h"
 #include "image.h"
 #include "json_out.h"
+#include "ready.h"
 
 #define API_INFO_MAX ((size_t)4 * 1024 * 1024)
 #define API_INFO_JSON "application/json"
@@ -32,54 +33,37 @@ void api_info_healthz(struct server *s, struct http_req *req, const struct route
     api_info_end(req, &j);
 }
 
+/* Red: the error that every client understands, and all reasons by layer. */
 void api_info_readyz(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct buf out;
     struct json_out j;
-    struct api_error error = {0};
-    const char *why = server_not_ready(s);
-    if (why != NULL) {
-        api_error_set(&error, 503, "not_ready", NULL, "Not ready: %s.", why);
-        http_reply_error(req, &error);
-        return;
-    }
+    struct ready_reason reasons[READY_MAX];
+    char message[400];
+    size_t n = ready_reasons(s, reasons);
+    seen_ready(s, reasons, n);
     api_info_begin(&j, &out);
-    json_out_str(&j, "status", "ready");
-    api_info_end(req, &j);
-}
-
-void api_info_metrics(struct server *s, struct http_req *req, const struct route_args *args) {
-    (void)args;
-    struct links_totals t;
-    struct buf out;
-    links_sum(&s->links, &t);
-    const struct sandboxes *sb = &s->sandboxes;
-    struct metrics_gauges g = {
-        .sandboxes = {sb->states[0], sb->states[1], sb->states[2], sb->states[3]},
-        .sandboxes_waiting = sb->queue.count,
-        .sandbox_places = t.sandboxes,
-        .snapshots = s->snapshots.count,
-        .snapshot_bytes = s->snapshots.bytes,
-        .queued = s->runs.queue.count,
-        .queued_bytes = s->runs.queue.bytes,
-        .active = s->runs.active,
-        .kept = s->runs.done_count,
-        .kept_bytes = s->runs.done_bytes,
-        .connections = http_connections(s->http),
-        .requests = http_in_flight(s->http),
-        .shards = t.shards,
-        .shards_ready = t.ready,
-        .shards_healthy = t.healthy,
-        .slots = t.slots,
-        .slots_in_use = t.in_use,
-        .warm = t.warm,
-        .jails_made = t.jails_made,
-        .jails_taken_warm = t.taken_warm,
-        .shards_lost = s->links.lost,
-        .draining = s->draining};
-    buf_init(&out, API_INFO_MAX);
-    int rc = metrics_write(&s->metrics, &g, &out, NULL);
-    api_reply_buf(req, 200, "text/plain; version=0.0.4; charset=utf-8", &out, rc);
+    if (n == 0) {
+        json_out_str(&j, "status", "ready");
+    } else {
+        snprintf(message, sizeof(message), "Not ready: %s.", reasons[0].message);
+        json_out_open(&j, "error", '{');
+        json_out_str(&j, "code", "not_ready");
+        json_out_str(&j, "message", message);
+        json_out_close(&j, '}');
+        http_add_header(req, "Retry-After", "1");
+    }
+    json_out_bool(&j, "ready", n == 0);
+    json_out_open(&j, "reasons", '[');
+    for (size_t i = 0; i < n; i++) {
+        json_out_open(&j, NULL, '{');
+        json_out_str(&j, "layer", reasons[i].layer);
+        json_out_str(&j, "message", reasons[i].message);
+        json_out_close(&j, '}');
+    }
+    json_out_close(&j, ']');
+    json_out_close(&j, '}');
+    api_reply_buf(req, n == 0 ? 200 : 503, API_INFO_JSON, &out, json_out_end(&j, NULL));
 }
 
 static void api_info_capability(struct json_out *j, const struct wire_capability *c) {

@@ -8,6 +8,7 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "seen.h"
 #include "server.h"
 
 int execs_hub_scratch(struct exec_hub *hub, struct err *err) {
@@ -264,15 +265,10 @@ void execs_unpinned(struct execs *set) {
 
 void execs_finished(struct exec *x) {
     struct execs *set = x->set;
-    struct metrics *m = set->hub->metrics;
     set->running--;
     set->done++;
     set->bytes += execs_size(x);
-    m->ends[x->end.cause]++;
-    if (x->usage.wall_ns != 0) {
-        metrics_observe(&m->setup, x->setup_ns);
-        metrics_observe(&m->step_wall, x->usage.wall_ns);
-    }
+    seen_exec_ended(x);
     if (set->done > EXECS_KEEP || set->bytes > EXECS_KEEP_BYTES)
         loop_defer(set->hub->loop, &set->tidy, execs_tidy, set);
     execs_written(set);

@@ -8,6 +8,7 @@
 #include "api.h"
 #include "audit_route.h"
 #include "clock.h"
+#include "seen.h"
 #include "server.h"
 #include "str.h"
 
@@ -84,7 +85,7 @@ const struct route route_table[] = {
     {"POST", "/v1/tokens/children", ROUTE_BODY, api_tokens_child, 0},
     {"DELETE", "/v1/tokens/{}", 0, api_tokens_delete, 0},
     {"GET", "/v1/me", 0, api_info_me, 0},
-    {"GET", "/metrics", 0, api_info_metrics, ACCOUNTS_METRICS | ACCOUNTS_ADMIN},
+    {"GET", "/metrics", 0, api_metrics_get, ACCOUNTS_METRICS | ACCOUNTS_ADMIN},
     {"GET", "/healthz", ROUTE_PUBLIC, api_info_healthz, 0},
     {"GET", "/readyz", ROUTE_PUBLIC, api_info_readyz, 0},
     {"GET", "/openapi.json", ROUTE_PUBLIC, openapi_get, 0},
@@ -184,8 +185,7 @@ void route_handle(void *server, struct http_req *req) {
 
 void route_ended(void *server, struct http_req *req) {
     struct server *s = server;
-    if (req->status > 0 && req->status < METRICS_STATUS_MAX)
-        s->metrics.responses[req->status / 100]++;
+    seen_request(s, req);
     audit_route_ended(s, req);
     accounts_token_unref(req->token);
     req->token = NULL;

@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "clock.h"
+#include "seen.h"
 #include "str.h"
 
 /* How long runs wait while no runner is there at all; a restart of the runner takes less. */
@@ -216,6 +217,7 @@ int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *
         return -1;
     runs_insert(runs, run);
     runs->metrics->runs_accepted++;
+    seen_run_accepted(runs, run);
     /* At once, not in the next round: this is the path that is measured. */
     runs_dispatch(runs);
     return 0;
@@ -291,23 +293,6 @@ void runs_count_end(struct runs *runs, enum cause cause) {
     runs->metrics->ends[cause]++;
 }
 
-/* One line for each run, for who asked for it. */
-static void runs_log_done(struct runs *runs, const struct run *run) {
-    struct log_line line;
-    if (runs->log->min > LOG_DEBUG)
-        return;
-    const struct run_step *step = &run->steps[run->current];
-    log_begin(&line, runs->log, LOG_DEBUG, "run_done");
-    log_str(&line, "run", run->id);
-    log_str(&line, "user", run->owner);
-    log_str(&line, "policy", run->policy.name);
-    log_u64(&line, "steps", run->step_count);
-    log_u64(&line, "last_step", run->current);
-    log_str(&line, "cause", cause_name(step->end.cause));
-    log_u64(&line, "ms", (run->ended_ns - run->created_ns) / CLOCK_NS_PER_MS);
-    log_end(&line);
-}
-
 /* The allocator keeps what a busy time left in many small pieces; when nothing has run for a moment
  * it gives it back. Not at once: that is work, and the next request may be on its way. */
 static void runs_rest(void *arg) {
@@ -323,7 +308,7 @@ static void runs_rest_soon(struct runs *runs) {
 }
 
 void runs_finished(struct runs *runs, struct run *run) {
-    runs_log_done(runs, run);
+    seen_run_ended(runs, run);
     if (run->dispatched_ns != 0) {
         queue_ended(&runs->queue, &run->queued,
                     (clock_mono_ns() - run->dispatched_ns) / CLOCK_NS_PER_MS);

@@ -14,6 +14,7 @@
 #include "metrics.h"
 #include "runs.h"
 #include "sandboxes.h"
+#include "seen.h"
 #include "snapshots.h"
 #include "state.h"
 #include "store.h"
@@ -54,6 +55,7 @@ struct server {
     struct exec_hub *exec_hub; /* NULL until the first sandbox */
     struct blobs *blobs;
     struct trace_pool trace_pool;
+    struct seen seen;
     struct tls *tls; /* NULL = plain HTTP */
     struct http *http;
     unsigned unpacking; /* archives that are being unpacked: each has a thread */
@@ -62,8 +64,6 @@ struct server {
     void *quiet_arg;
 };
 
-/* Would it accept a run now? NULL = yes, else one sentence why not (valid until the next call). */
-const char *server_not_ready(const struct server *s);
 /* The error for a request whose changes could not be stored; `err` may be NULL: it has not been
  * tried, the store is sick. */
 void server_no_store(struct server *s, const struct err *err, struct api_error *error);

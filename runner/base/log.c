@@ -2,16 +2,21 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "str.h"
 
 void log_init(struct log *log, int fd, enum log_level min, const char *program) {
+    struct stat st;
     *log = (struct log){.fd = fd, .min = min, .program = program};
+    log->may_block = fd >= 0 && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode);
 }
 
 /* The newline always has room. */
@@ -73,18 +78,34 @@ void log_i64(struct log_line *l, const char *key, int64_t value) {
         log_put(l, " %s=%" PRIi64, key, value);
 }
 
+/* A pipe that nobody empties must not stop us. What poll(2) calls writable takes PIPE_BUF bytes at
+ * once, and a line is shorter. */
+static bool log_has_room(const struct log *log) {
+    struct pollfd p = {.fd = log->fd, .events = POLLOUT};
+    return !log->may_block || poll(&p, 1, 0) != 0;
+}
+
 void log_end(struct log_line *l) {
     if (!l->log)
         return;
     l->text[l->len++] = '\n';
-    ssize_t n;
-    do
-        n = write(l->log->fd, l->text, l->len);
-    while (n < 0 && errno == EINTR);
-    if (n == (ssize_t)l->len)
-        l->log->lost = 0;
-    else
-        l->log->lost++;
+    struct log *log = l->log;
+    size_t torn = log->torn ? 1 : 0;
+    struct iovec parts[2] = {{.iov_base = (char[]){'\n'}, .iov_len = torn},
+                             {.iov_base = l->text, .iov_len = l->len}};
+    ssize_t n = -1;
+    if (log_has_room(log))
+        do
+            n = writev(log->fd, parts, 2);
+        while (n < 0 && errno == EINTR);
+    if (n == (ssize_t)(torn + l->len)) {
+        log->lost = 0;
+        log->torn = false;
+        return;
+    }
+    log->lost++;
+    log->lost_ever++;
+    log->torn = log->torn ? n != 1 : n > 0;
 }
 
 void log_err(struct log *log, enum log_level level, const char *event, const struct err *err) {

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "err.h"
@@ -14,7 +15,10 @@ struct log {
     int fd; /* borrowed; -1 = silent */
     enum log_level min;
     const char *program; /* static string */
-    uint64_t lost;
+    uint64_t lost;       /* lines since the last one that was written … */
+    uint64_t lost_ever;  /* … and since the start */
+    bool torn;           /* the last one was written in part */
+    bool may_block;      /* fd is no file: whoever reads it may have stopped */
 };
 
 struct log_line {

@@ -1,7 +1,10 @@
 #include "log.h"
 
 #include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -119,6 +122,60 @@ static void test_every_length_fits(void **state) {
     }
 }
 
+/* A descriptor that blocks, as stderr does: a full pipe must not stop the program. */
+static void test_a_full_pipe_does_not_stop_us(void **state) {
+    (void)state;
+    struct fixture f;
+    setup_pipe(&f, LOG_DEBUG);
+    struct err err = {0};
+    err_set(&err, ERR_STATE, 0, "x");
+    char fill[4096] = {0};
+    while (write(f.pipe[1], fill, sizeof(fill)) > 0)
+        continue;
+    assert_int_equal(fcntl(f.pipe[1], F_SETFL, 0), 0);
+    alarm(10);
+    log_err(&f.log, LOG_ERROR, "a", &err);
+    alarm(0);
+    assert_int_equal(f.log.lost, 1);
+    while (read(f.pipe[0], fill, sizeof(fill)) > 0)
+        continue;
+    log_err(&f.log, LOG_ERROR, "b", &err);
+    assert_non_null(strstr(read_all(&f), "event=b lost=1 error="));
+    assert_int_equal(f.log.lost_ever, 1);
+    teardown_pipe(&f);
+}
+
+/* A disk that is full in the middle of a line: the next one begins a line of its own. */
+static void test_a_torn_line_is_ended(void **state) {
+    (void)state;
+    struct log log;
+    struct rlimit rl, small;
+    struct err err = {0};
+    char text[4096];
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &rl), 0);
+    signal(SIGXFSZ, SIG_IGN);
+    log_init(&log, fileno(file), LOG_DEBUG, "tester");
+    err_set(&err, ERR_STATE, 0, "x");
+    small = rl;
+    small.rlim_cur = 20; /* writes beyond it fail as on a full disk */
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    log_err(&log, LOG_ERROR, "a", &err);
+    log_err(&log, LOG_ERROR, "b", &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &rl), 0);
+    log_err(&log, LOG_ERROR, "c", &err);
+    log_err(&log, LOG_ERROR, "d", &err);
+    ssize_t n = pread(fileno(file), text, sizeof(text) - 1, 0);
+    assert_in_range(n, 20, sizeof(text));
+    text[n] = '\0';
+    assert_memory_equal(text + 20, "\nts=", 4);
+    assert_non_null(strstr(text, "event=c lost=2"));
+    assert_null(strstr(text, "\n\n"));
+    assert_int_equal(log.lost, 0);
+    fclose(file);
+}
+
 static void test_lost_lines_are_counted(void **state) {
     (void)state;
     struct fixture f;
@@ -147,6 +204,8 @@ int main(void) {
         cmocka_unit_test(test_long_lines_are_cut_and_end),
         cmocka_unit_test(test_every_length_fits),
         cmocka_unit_test(test_lost_lines_are_counted),
+        cmocka_unit_test(test_a_full_pipe_does_not_stop_us),
+        cmocka_unit_test(test_a_torn_line_is_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,8 @@ static const char *drawn(struct trace_part *parts, size_t count) {
     text[0] = '\0';
     for (size_t i = 0; i < count; i++) {
         trace_tree_prefix(parts, order[i], prefix);
-        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s\n", prefix,
-                                parts[order[i]].id);
+        len +=
+            (size_t)snprintf(text + len, sizeof(text) - len, "%s%s\n", prefix, parts[order[i]].id);
     }
     return text;
 }
