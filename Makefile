@@ -42,7 +42,7 @@ B := build
 # Packages (Debian 12).
 
 PACKAGES_build := gcc make pkg-config musl-tools libmicrohttpd-dev libjansson-dev libseccomp-dev libcap-dev \
-    libcgroup-dev libcurl4-openssl-dev libarchive-dev libsodium-dev libsqlite3-dev libgnutls28-dev e2fsprogs
+    libcgroup-dev libcurl4-openssl-dev libexpat1-dev libpcre2-dev libarchive-dev libsodium-dev libsqlite3-dev libgnutls28-dev e2fsprogs
 PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-dev clang-format-14 \
     python3-seccomp nodejs openjdk-17-jdk-headless gcc make git perl strace procps iproute2 \
     util-linux curl gdb tmux less openssl systemd apparmor groff-base dpkg-dev
@@ -57,7 +57,7 @@ PACKAGES_lint := clang-format-14 python3
 # here, and of nothing else, because the compiler is given no other path.
 
 DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/init \
-    server/api server agent-client tests/bench
+    server/api server agent-client/verify agent-client tests/bench
 
 INC_runner/base :=
 INC_runner/wire := runner/base
@@ -67,7 +67,8 @@ INC_runner/main := runner/jail runner/policy runner/wire runner/base
 INC_runner/init := runner/wire runner/base
 INC_server/api := runner/wire runner/base
 INC_server := server/api runner/wire runner/base
-INC_agent-client := server/api runner/wire runner/base
+INC_agent-client/verify := runner/base
+INC_agent-client := agent-client/verify server/api runner/wire runner/base
 INC_tests/bench := runner/base
 
 # Libraries by pkg-config name, per directory that calls them.
@@ -75,6 +76,7 @@ PKG_runner/policy := jansson libsodium
 PKG_runner/jail := libseccomp libcap libcgroup
 PKG_server/api := jansson libsodium
 PKG_server := libmicrohttpd gnutls libarchive libsodium libcap sqlite3
+PKG_agent-client/verify := jansson expat libpcre2-8 libsodium
 PKG_agent-client := libcurl libsodium libarchive
 PKG_tests/bench := libseccomp jansson libmicrohttpd libsodium
 

@@ -22,6 +22,7 @@ extern const struct client_cmd sandbox_cmd;
 extern const struct client_cmd exec_cmd;
 extern const struct client_cmd cp_cmd;
 extern const struct client_cmd shell_cmd;
+extern const struct client_cmd verify_cmd;
 extern const struct client_cmd policies_cmd;
 extern const struct client_cmd version_cmd;
 extern const struct client_cmd help_cmd;
