@@ -18,6 +18,8 @@ struct accounts {
     struct accounts_user *first_user, *last_user;
     struct accounts_token *first_token, *last_token;
     size_t users, tokens;
+    void (*spent)(void *arg, struct accounts_token *t); /* may be NULL */
+    void *spent_arg;
 };
 
 /* Counting. */
@@ -136,6 +138,18 @@ bool accounts_may_use_policy(const struct accounts_token *t, const char *policy)
     return false;
 }
 
+void accounts_tell_spent(struct accounts *a, void (*spent)(void *arg, struct accounts_token *t),
+                         void *arg) {
+    a->spent = spent;
+    a->spent_arg = arg;
+}
+
+void accounts_spent(struct accounts_token *t) {
+    bool bound = t->cpu_budget_ms != UINT64_MAX || t->runs_budget != UINT64_MAX;
+    if (bound && t->all != NULL && t->all->spent != NULL)
+        t->all->spent(t->all->spent_arg, t);
+}
+
 bool accounts_is_withdrawn(const struct accounts_user *u, const struct accounts_token *t,
                            bool *running) {
     bool gone = u->disabled || u->deleted;
@@ -233,6 +247,8 @@ static struct accounts_token *accounts_add_token(struct accounts *a,
     t->parent = accounts_token_ref(parent);
     t->depth = parent != NULL ? parent->depth + 1 : 0;
     t->refs = 1;
+    t->all = a;
+    t->cpu_held_ms = 0;
     t->hash_next = t->id_next = t->next = t->prev = NULL;
     t->revoked = false;
     accounts_link_token(a, t);
@@ -274,6 +290,7 @@ static void accounts_unlink_token(struct accounts *a, struct accounts_token *t) 
     t->hash_next = t->id_next = t->next = t->prev = NULL;
     a->tokens--;
     t->withdrawn = t->revoked = true;
+    t->all = NULL;
     accounts_token_unref(t);
 }
 

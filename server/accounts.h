@@ -82,14 +82,16 @@ struct accounts_token {
     struct quota_use use;
     uint64_t cpu_budget_ms, runs_budget; /* for its whole life; UINT64_MAX = no bound */
     uint64_t cpu_spent_ms, runs_spent;
-    bool withdrawn;      /* it was revoked itself */
-    bool cancel_running; /* when it is revoked: what runs is ended, too */
-    bool from_file;      /* STATE/server/tokens lists it */
-    bool revoked;        /* or its parent is, or its user is disabled, or it has expired */
+    uint64_t cpu_held_ms; /* of what is not over: accounts_budget.h */
+    bool withdrawn;       /* it was revoked itself */
+    bool cancel_running;  /* when it is revoked: what runs is ended, too */
+    bool from_file;       /* STATE/server/tokens lists it */
+    bool revoked;         /* or its parent is, or its user is disabled, or it has expired */
     unsigned refs;
 
-    struct accounts_token *hash_next, *id_next; /* private, as is the rest */
-    struct accounts_token *next, *prev;         /* all, by age */
+    struct accounts *all; /* NULL: it is out of the table; private, as is the rest */
+    struct accounts_token *hash_next, *id_next;
+    struct accounts_token *next, *prev; /* all, by age */
     bool seen;
 };
 
@@ -136,6 +138,12 @@ struct accounts_token *accounts_put_token(struct accounts *a, const struct accou
  * (ACCOUNTS_NEVER: none). */
 size_t accounts_end(struct accounts *a, uint64_t now_ms, uint64_t *next_ms);
 size_t accounts_mark(struct accounts *a, uint64_t now_ms, uint64_t *next_ms);
+
+/* What a token has spent has changed: whoever keeps that is told. Does nothing for one that has no
+ * bound of its own. */
+void accounts_spent(struct accounts_token *t);
+void accounts_tell_spent(struct accounts *a, void (*spent)(void *arg, struct accounts_token *t),
+                         void *arg);
 
 /* Was it, or one above it, or its user, taken back by somebody (and has not only expired)? `t` may
  * be NULL. *running: whoever did wants what runs to end, too. */

@@ -20,11 +20,11 @@
 
 static void accounts_live_timer(void *arg);
 
-/* Tells of tokens that are not valid any more, and waits for the next to expire. */
-static void accounts_live_marked(struct accounts_live *l, size_t changed, uint64_t next_ms) {
+/* Tells of tokens that are not valid any more (or may not be), and waits for the next to expire. */
+static void accounts_live_marked(struct accounts_live *l, bool tell, uint64_t next_ms) {
     uint64_t now = clock_real_ms();
     uint64_t wait = next_ms <= now ? 0 : next_ms - now;
-    if (changed > 0 && l->revoked != NULL)
+    if (tell && l->revoked != NULL)
         l->revoked(l->arg);
     if (next_ms == ACCOUNTS_NEVER) {
         loop_timer_stop(l->loop, &l->expiry);
@@ -40,7 +40,16 @@ static void accounts_live_timer(void *arg) {
     struct accounts_live *l = arg;
     uint64_t next_ms;
     size_t changed = accounts_mark(l->accounts, clock_real_ms(), &next_ms);
-    accounts_live_marked(l, changed, next_ms);
+    accounts_live_marked(l, changed > 0, next_ms);
+}
+
+static void accounts_live_spent(void *arg, struct accounts_token *t) {
+    struct accounts_live *l = arg;
+    struct err err;
+    err_clear(&err);
+    /* What is not written now is written with what is spent next. */
+    if (store_accounts_spent(l->store, t, &err) < 0)
+        log_err(l->log, LOG_WARN, "spent_not_stored", &err);
 }
 
 static int accounts_live_load(struct accounts_live *l, struct err *err) {
@@ -48,8 +57,9 @@ static int accounts_live_load(struct accounts_live *l, struct err *err) {
     accounts_begin(l->accounts);
     if (store_accounts_load(l->store, l->accounts, err) < 0)
         return -1; /* what was known stays */
-    size_t changed = accounts_end(l->accounts, clock_real_ms(), &next_ms);
-    accounts_live_marked(l, changed, next_ms);
+    accounts_end(l->accounts, clock_real_ms(), &next_ms);
+    /* Also when nobody new was revoked: it may be that now what runs is to be ended, too. */
+    accounts_live_marked(l, true, next_ms);
     return 0;
 }
 
@@ -80,8 +90,8 @@ void accounts_live_written(struct accounts_live *l) {
                                       .next = l->waiter.next,
                                       .waiting = l->waiter.waiting};
     store_then(l->store, &l->waiter);
-    size_t changed = accounts_mark(l->accounts, clock_real_ms(), &next_ms);
-    accounts_live_marked(l, changed, next_ms);
+    accounts_mark(l->accounts, clock_real_ms(), &next_ms);
+    accounts_live_marked(l, true, next_ms);
 }
 
 /* A file that is replaced has another inode, and the watch is on the inode. The file is made by an
@@ -121,6 +131,7 @@ int accounts_live_start(struct accounts_live *l, struct loop *loop, struct store
     l->accounts = accounts_new(err);
     if (l->accounts == NULL)
         return -1;
+    accounts_tell_spent(l->accounts, accounts_live_spent, l);
     /* The watch comes first: what changes after the reading is then seen. */
     accounts_live_watch(l);
     if (l->watch_changed < 0)
@@ -141,6 +152,8 @@ void accounts_live_stop(struct accounts_live *l) {
     loop_del(l->loop, &l->source);
     loop_timer_stop(l->loop, &l->expiry);
     fd_close(&l->notify);
+    if (l->accounts != NULL)
+        accounts_tell_spent(l->accounts, NULL, NULL);
     accounts_free(l->accounts);
     memset(l, 0, sizeof(*l));
 }

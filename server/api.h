@@ -15,6 +15,12 @@ void api_runs_delete(struct server *s, struct http_req *req, const struct route_
 /* The run of this id if it is the caller's; else answers 404 and returns NULL. */
 struct run *api_runs_mine(struct server *s, struct http_req *req, const char *id);
 
+/* May the token use this policy? Else *error is 403. */
+int api_runs_check_policy(const struct http_req *req, const char *policy, struct api_error *error);
+/* The token's budget leaves this much CPU time. */
+struct limits_effective;
+void api_runs_lower_cpu(struct limits_effective *limits, uint64_t cpu_ms);
+
 /* Is there such an image? Else *error is 400. */
 int api_runs_check_image(const char *image, struct api_error *error);
 
@@ -138,6 +144,10 @@ void api_users_not_stored(struct server *s, struct http_req *req, const struct e
 void api_users_quota_names(const char *names[]);
 
 /* api_tokens.c */
+/* 400 when a variable holds the token that asks: it must not get into a jail. */
+struct request_env;
+int api_tokens_check_env(struct http_req *req, const struct request_env *env, const char *field,
+                         struct api_error *error);
 void api_tokens_create(struct server *s, struct http_req *req, const struct route_args *args);
 void api_tokens_child(struct server *s, struct http_req *req, const struct route_args *args);
 void api_tokens_list(struct server *s, struct http_req *req, const struct route_args *args);

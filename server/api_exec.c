@@ -1,4 +1,5 @@
 #include "api_exec.h"
+#include "clock.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -184,26 +185,38 @@ static struct exec *api_exec_start(struct execs *set, const struct api_exec_job 
     struct err err;
     err_clear(&err);
     if (api_exec_check_size(sb, r, error) < 0 ||
+        api_runs_check_policy(job->req, policy->name, error) < 0 ||
+        api_tokens_check_env(job->req, &step->env, "/env", error) < 0 ||
         admit_step_limits(&step->limits, "", policy, sandbox_limits(sb), &limits, error) < 0)
         return NULL;
-    if (!r->run.wait)
-        api_exec_stay(&step->limits, policy, &limits);
     if (r->id == NULL && id_make(id, sizeof(id), "ex_", &err) < 0) {
         api_error_memory(error);
         return NULL;
     }
+    if (!r->run.wait)
+        api_exec_stay(&step->limits, policy, &limits);
+    uint64_t cpu_ms = limits.values.v[LIMIT_CPU_MS];
+    struct accounts_hold hold = {0};
+    if (accounts_budget_hold(job->req->token, clock_real_ms(), &cpu_ms, &hold, error) < 0)
+        return NULL;
+    api_runs_lower_cpu(&limits, cpu_ms);
     struct exec *x = api_exec_make(set, job, &limits, r->id != NULL ? r->id : id, &err);
     if (x == NULL) {
+        accounts_budget_release(&hold);
         api_error_memory(error);
         return NULL;
     }
+    x->token = accounts_token_ref(job->req->token);
+    x->hold = hold;
     if (api_exec_record(set, job, x, error) < 0) {
+        accounts_budget_release(&x->hold);
         exec_free(x);
         return NULL;
     }
     execs_insert(set, x);
     if (exec_send(x, r, &err) == 0)
         return x;
+    accounts_budget_release(&x->hold);
     execs_log(x, &err);
     api_exec_refused(sb, &err, error);
     execs_forget(x, true);

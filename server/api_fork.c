@@ -1,7 +1,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accounts_budget.h"
 #include "api.h"
+#include "clock.h"
 #include "id.h"
 #include "json_out.h"
 #include "sandbox_request.h"
@@ -136,6 +138,10 @@ static int api_fork_prepare(struct api_fork *f, const struct sandbox *sb, struct
     if (id_make(f->key, sizeof(f->key), "fork_", &err) < 0 ||
         sandbox_spec_copy(sandbox_spec(sb), &f->spec, &err) < 0)
         return api_error_memory(error);
+    if (api_runs_check_policy(f->req, f->spec.policy.name, error) < 0 ||
+        accounts_budget_open(f->req->token, clock_real_ms(), error) < 0)
+        return -1;
+    str_copy(f->spec.token, sizeof(f->spec.token), f->req->token->id);
     str_copy(f->shard, sizeof(f->shard), sandbox_shard(sb));
     str_copy(f->spec.shard, sizeof(f->spec.shard), f->shard);
     str_copy(f->spec.from, sizeof(f->spec.from), f->key);

@@ -6,6 +6,7 @@
 #include "admit.h"
 #include "answer.h"
 #include "api.h"
+#include "clock.h"
 #include "image.h"
 #include "json_out.h"
 #include "receipt_run.h"
@@ -116,6 +117,48 @@ static int api_runs_record(struct server *s, struct run *run, const struct http_
     return audit_accepted(&s->audit, &asked, &run->accepted, error);
 }
 
+int api_runs_check_policy(const struct http_req *req, const char *policy, struct api_error *error) {
+    if (accounts_may_use_policy(req->token, policy))
+        return 0;
+    return api_error_set(error, 403, "policy_not_allowed", "/policy",
+                         "This token may not use the policy %s.", policy);
+}
+
+static int api_runs_check_env(struct http_req *req, const struct run_request *r,
+                              struct api_error *error) {
+    char field[32];
+    if (api_tokens_check_env(req, &r->env, "/env", error) < 0)
+        return -1;
+    for (size_t i = 0; i < r->step_count; i++) {
+        snprintf(field, sizeof(field), "/steps/%zu/env", i);
+        if (api_tokens_check_env(req, &r->steps[i].env, field, error) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+void api_runs_lower_cpu(struct limits_effective *limits, uint64_t cpu_ms) {
+    if (limits->values.v[LIMIT_CPU_MS] <= cpu_ms)
+        return;
+    limits->values.v[LIMIT_CPU_MS] = cpu_ms;
+    limits->from[LIMIT_CPU_MS] = LIMITS_FROM_BUDGET;
+}
+
+/* Takes what the steps may use together from the budget of the token; no step may use more than
+ * what there is. */
+static int api_runs_hold(struct accounts_token *token, size_t steps, struct admit *admit,
+                         struct accounts_hold *hold, struct api_error *error) {
+    uint64_t cpu_ms = 0;
+    for (size_t i = 0; i < steps; i++)
+        cpu_ms += admit->steps[i].values.v[LIMIT_CPU_MS];
+    if (accounts_budget_hold(token, clock_real_ms(), &cpu_ms, hold, error) < 0)
+        return -1;
+    for (size_t i = 0; i < steps; i++)
+        api_runs_lower_cpu(&admit->steps[i], cpu_ms);
+    api_runs_lower_cpu(&admit->run, cpu_ms);
+    return 0;
+}
+
 /* Takes *inputs over, which may be NULL. */
 static struct run *api_runs_accept(struct server *s, struct run_request *r, struct http_req *req,
                                    struct receipt_inputs **inputs, struct api_error *error) {
@@ -125,6 +168,8 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
                       "No runner is connected, so nothing can be run now.");
         return NULL;
     }
+    if (api_runs_check_policy(req, r->policy, error) < 0 || api_runs_check_env(req, r, error) < 0)
+        return NULL;
     const struct link_policy *policy = link_policy(shard, r->policy);
     if (policy == NULL) {
         api_error_set(error, 400, "unknown_policy", "/policy", "There is no policy named %s.",
@@ -132,16 +177,24 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
         return NULL;
     }
     struct admit admit;
+    struct accounts_hold hold = {0};
     if (admit_check(r, &policy->head, &admit, error) < 0)
         return NULL;
+    if (api_runs_hold(req->token, r->step_count, &admit, &hold, error) < 0) {
+        free(admit.steps);
+        return NULL;
+    }
     struct err err;
     err_clear(&err);
     struct run *run = run_new(&s->runs, r, &policy->head, &admit, &err);
     free(admit.steps);
     if (run != NULL) {
         run->token = accounts_token_ref(req->token);
+        run->hold = hold;
         run->inputs = *inputs;
         *inputs = NULL;
+    } else {
+        accounts_budget_release(&hold);
     }
     if (run == NULL || runs_name(&s->runs, run, &err) < 0 ||
         traces_begin(s, req, NULL, &run->trace, &run->trace_state, &err) < 0 ||

@@ -4,8 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accounts_budget.h"
 #include "admit.h"
 #include "api.h"
+#include "clock.h"
 #include "json_out.h"
 #include "sandbox_request.h"
 #include "str.h"
@@ -141,17 +143,23 @@ static int api_sandboxes_from(struct server *s, const struct sandbox_request *r,
     return 0;
 }
 
-static int api_sandboxes_spec(struct server *s, const struct sandbox_request *r, const char *user,
-                              struct sandbox_spec *spec, struct api_error *error) {
-    str_copy(spec->owner, sizeof(spec->owner), user);
+static int api_sandboxes_spec(struct server *s, const struct sandbox_request *r,
+                              struct http_req *req, struct sandbox_spec *spec,
+                              struct api_error *error) {
+    const char *policy_name = r->policy != NULL ? r->policy : "default";
+    if (api_runs_check_policy(req, policy_name, error) < 0 ||
+        accounts_budget_open(req->token, clock_real_ms(), error) < 0 ||
+        api_tokens_check_env(req, &r->env, "/env", error) < 0)
+        return -1;
+    str_copy(spec->owner, sizeof(spec->owner), req->user_name);
+    str_copy(spec->token, sizeof(spec->token), req->token->id);
     str_copy(spec->image, sizeof(spec->image), r->image != NULL ? r->image : "host");
     spec->disk = r->disk_file ? WIRE_DISK_FILE : WIRE_DISK_MEMORY;
     spec->ttl_ms = r->ttl_ms != 0 ? r->ttl_ms : SANDBOX_TTL_DEFAULT_MS;
     spec->idle_ms = r->idle_ms != 0 ? r->idle_ms : SANDBOX_IDLE_DEFAULT_MS;
-    if (r->from != NULL && api_sandboxes_from(s, r, user, spec, error) < 0)
+    if (r->from != NULL && api_sandboxes_from(s, r, req->user_name, spec, error) < 0)
         return -1;
-    const struct wire_policy *policy =
-        api_sandboxes_policy(s, r->policy != NULL ? r->policy : "default", spec->shard, error);
+    const struct wire_policy *policy = api_sandboxes_policy(s, policy_name, spec->shard, error);
     if (policy == NULL || admit_network(r->network, error) < 0 ||
         admit_limits(&r->limits, policy, &spec->limits, error) < 0 ||
         api_runs_check_image(spec->image, error) < 0)
@@ -192,7 +200,7 @@ static struct sandbox *api_sandboxes_make(struct server *s, struct http_req *req
         return NULL;
     if (traces_begin(s, req, NULL, &spec.trace, NULL, NULL) < 0)
         api_error_memory(error);
-    else if (api_sandboxes_spec(s, &r, req->user_name, &spec, error) == 0)
+    else if (api_sandboxes_spec(s, &r, req, &spec, error) == 0)
         sb = sandboxes_create(&s->sandboxes, &spec, error);
     sandbox_spec_done(&spec);
     sandbox_request_done(&r);

@@ -16,6 +16,18 @@
 #define API_TOKENS_LIST_MAX 1000u
 #define API_TOKENS_BYTES ((size_t)16 * 1024 * 1024)
 
+int api_tokens_check_env(struct http_req *req, const struct request_env *env, const char *field,
+                         struct api_error *error) {
+    const char *text = env->count > 0 ? accounts_bearer(http_header(req, "Authorization")) : NULL;
+    for (size_t i = 0; text != NULL && i < env->count; i++)
+        if (strstr(env->items[i], text) != NULL)
+            return api_error_set(error, 400, "token_in_env", field,
+                                 "The environment holds the token of this request, and what runs "
+                                 "inside could do all that you can. Make a child token for it: "
+                                 "POST /v1/tokens/children.");
+    return 0;
+}
+
 static void api_tokens_reply(struct http_req *req, const struct accounts_token *t,
                              const char *text) {
     struct buf out;

@@ -97,6 +97,8 @@ void exec_free(struct exec *x) {
     free(x->name);
     free(x->command);
     free(x->trace_state);
+    accounts_budget_settle(&x->hold, 0);
+    accounts_token_unref(x->token);
     free(x);
 }
 

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "accounts_budget.h"
 #include "buf.h"
 #include "end_json.h"
 #include "exec_request.h"
@@ -95,6 +96,9 @@ struct exec {
     struct execs *set;        /* borrowed */
     struct exec *newer, *older;
     char id[EXEC_ID_SIZE];
+    struct accounts_token
+        *token;                /* that asked for it; counted; NULL = an earlier server was asked */
+    struct accounts_hold hold; /* of that token's budget */
     uint8_t hash[EXEC_HASH_SIZE]; /* of what was asked for, when the client chose the id */
     uint32_t number;
     uint32_t flags; /* mask of enum exec_flag */

@@ -547,6 +547,25 @@ size_t http_header_join(struct http_req *req, const char *name, char *text, size
     return j.fits ? j.count : 0;
 }
 
+struct http_query_search {
+    bool (*fn)(const char *name, const char *value);
+    bool found;
+};
+
+static enum MHD_Result http_query_one(void *arg, enum MHD_ValueKind kind, const char *name,
+                                      const char *value) {
+    struct http_query_search *search = arg;
+    (void)kind;
+    search->found = search->fn(name, value);
+    return search->found ? MHD_NO : MHD_YES;
+}
+
+bool http_query_any(struct http_req *req, bool (*fn)(const char *name, const char *value)) {
+    struct http_query_search search = {.fn = fn};
+    MHD_get_connection_values(req->mhd, MHD_GET_ARGUMENT_KIND, http_query_one, &search);
+    return search.found;
+}
+
 const char *http_query(struct http_req *req, const char *name) {
     return MHD_lookup_connection_value(req->mhd, MHD_GET_ARGUMENT_KIND, name);
 }

@@ -160,6 +160,8 @@ size_t http_header_join(struct http_req *req, const char *name, char *text, size
 /* The numeric address of the client, for logs and audit: of the connection, or what a trusted proxy
  * says about it. Valid for the life of the request. */
 const char *http_client(struct http_req *req);
+/* Is there a query parameter of which fn says true? The value may be NULL. */
+bool http_query_any(struct http_req *req, bool (*fn)(const char *name, const char *value));
 
 /* Takes the body away from the request: malloc'ed memory that the caller frees. */
 char *http_take_body(struct http_req *req, size_t *len);

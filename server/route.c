@@ -92,12 +92,33 @@ const struct route route_table[] = {
     {0},
 };
 
+/* URLs end up in logs and histories, here and on the way. */
+static bool route_is_secret(const char *name, const char *value) {
+    static const char *const names[] = {"token",  "access_token", "api_key",
+                                        "apikey", "bearer",       "authorization"};
+    if (value != NULL && strstr(value, TOKEN_PREFIX) != NULL &&
+        token_is_form(strstr(value, TOKEN_PREFIX), strlen(strstr(value, TOKEN_PREFIX))))
+        return true;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcasecmp(name, names[i]) == 0)
+            return true;
+    return false;
+}
+
+#define ROUTE_NO_SECRET_IN_URL                                                                     \
+    "A token does not belong into a URL, where logs keep it: Authorization: Bearer TOKEN. Revoke " \
+    "the one that was sent."
+
 static int route_authenticate(struct server *s, struct http_req *req, struct api_error *error) {
     struct accounts_token *token =
         accounts_check(s->accounts.accounts, http_header(req, "Authorization"), clock_real_ms());
+    bool in_url = http_query_any(req, route_is_secret);
     if (token == NULL)
-        return api_error_set(error, 401, "unauthorized", NULL,
-                             "This needs a valid token: Authorization: Bearer TOKEN.");
+        return api_error_set(error, 401, "unauthorized", NULL, "%s",
+                             in_url ? ROUTE_NO_SECRET_IN_URL
+                                    : "This needs a valid token: Authorization: Bearer TOKEN.");
+    if (in_url)
+        return api_error_set(error, 400, "token_in_url", NULL, "%s", ROUTE_NO_SECRET_IN_URL);
     req->token = accounts_token_ref(token);
     str_copy(req->user_name, sizeof(req->user_name), token->user->name);
     req->user = req->user_name;

@@ -125,6 +125,10 @@ void run_free(struct run *run) {
     receipt_inputs_free(run->inputs);
     free(run->receipt);
     answer_bytes_drop(run->answer);
+    if (run->dispatched_ns != 0)
+        accounts_budget_settle(&run->hold, runs_cpu_ms(run));
+    else
+        accounts_budget_release(&run->hold);
     accounts_token_unref(run->token);
     free(run);
 }

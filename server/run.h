@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "accounts.h"
+#include "accounts_budget.h"
 #include "audit_line.h"
 #include "buf.h"
 #include "capture.h"
@@ -88,6 +88,7 @@ struct run {
     char id[RUN_ID_SIZE];
     char owner[RUN_OWNER_SIZE];
     struct accounts_token *token; /* that asked for it; counted; NULL = of an earlier server */
+    struct accounts_hold hold;    /* of that token's budget */
     char image[WIRE_NAME_MAX];
     char label[TRACE_LABEL_SIZE]; /* what it runs, for people */
     struct trace trace;

@@ -3,6 +3,7 @@
 #include "env.h"
 #include "packet.h"
 #include "run.h"
+#include "runs.h"
 #include "spec.h"
 
 static int run_exec_spec(struct packet *x, struct run *run, size_t index, struct err *err) {
@@ -52,6 +53,16 @@ static int run_exec_send(struct packet *x, struct run *run, uint32_t number,
     return link_exec(run->jail, &packet, err);
 }
 
+/* What the steps before have used of what is held for the run is not there any more. */
+static void run_exec_budget(const struct run *run, struct limits *limits) {
+    if (run->hold.token == NULL)
+        return;
+    uint64_t used = runs_cpu_ms(run);
+    uint64_t left = run->hold.cpu_ms > used ? run->hold.cpu_ms - used : 1;
+    if (limits->v[LIMIT_CPU_MS] > left)
+        limits->v[LIMIT_CPU_MS] = left;
+}
+
 int run_exec_step(struct run *run, size_t index, const struct wire_open *open, struct err *err) {
     const struct request_step *step = &run->request.steps[index];
     bool more = index + 1 < run->step_count || run->request.collect_count > 0;
@@ -60,6 +71,7 @@ int run_exec_step(struct run *run, size_t index, const struct wire_open *open, s
     x.exec.flags = (step->shell ? WIRE_EXEC_SHELL : 0u) | (more ? WIRE_EXEC_MORE : 0u);
     x.exec.end_on = run->end_on;
     x.exec.limits = run->steps[index].limits.values;
+    run_exec_budget(run, &x.exec.limits);
     int rc = run_exec_spec(&x, run, index, err);
     if (rc == 0)
         rc = run_exec_step_fds(&x, run, index, err);

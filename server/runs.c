@@ -307,8 +307,18 @@ static void runs_rest_soon(struct runs *runs) {
                       runs_rest, runs, NULL);
 }
 
+/* CPU time of all steps so far, rounded up. */
+uint64_t runs_cpu_ms(const struct run *run) {
+    uint64_t ns = 0;
+    for (size_t i = 0; i < run->step_count; i++)
+        if (run->steps[i].has_usage)
+            ns += run->steps[i].usage.cpu_user_ns + run->steps[i].usage.cpu_system_ns;
+    return (ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
+}
+
 void runs_finished(struct runs *runs, struct run *run) {
     seen_run_ended(runs, run);
+    accounts_budget_settle(&run->hold, runs_cpu_ms(run));
     if (run->dispatched_ns != 0) {
         queue_ended(&runs->queue, &run->queued,
                     (clock_mono_ns() - run->dispatched_ns) / CLOCK_NS_PER_MS);

@@ -82,6 +82,7 @@ void runs_cancel_some(struct runs *runs, bool (*is_meant)(void *arg, const struc
                       void *arg);
 
 /* For run.c. */
+uint64_t runs_cpu_ms(const struct run *run);
 /* It ends before it begins. */
 void runs_unqueue(struct runs *runs, struct run *run);
 void runs_finished(struct runs *runs, struct run *run);

@@ -58,12 +58,12 @@ static json_t *sandbox_store_encode(const struct sandbox *sb) {
                   "owner", spec->owner, "image", spec->image, "policy", spec->policy.name,
                   "policy_sha256", sha, "shard", sb->shard, "disk", (json_int_t)spec->disk,
                   "ttl_ms", (json_int_t)spec->ttl_ms, "idle_ms", (json_int_t)spec->idle_ms);
-    json_t *more =
-        json_pack("{s:o, s:o, s:O, s:s, s:s, s:I, s:I, s:I, s:I}", "limits",
-                  limits_json_encode(&spec->limits), "env", sandbox_store_env(&spec->env),
-                  "metadata", spec->metadata, "from", spec->from, "trace", trace, "created_at",
-                  (json_int_t)sb->created_ms, "expires_at", (json_int_t)sb->expires_ms, "numbers",
-                  (json_int_t)sb->number_floor, "executions", (json_int_t)sb->executions);
+    json_t *more = json_pack(
+        "{s:o, s:o, s:O, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "limits",
+        limits_json_encode(&spec->limits), "env", sandbox_store_env(&spec->env), "metadata",
+        spec->metadata, "from", spec->from, "trace", trace, "token", spec->token, "created_at",
+        (json_int_t)sb->created_ms, "expires_at", (json_int_t)sb->expires_ms, "numbers",
+        (json_int_t)sb->number_floor, "executions", (json_int_t)sb->executions);
     int rc = root != NULL && more != NULL ? json_object_update(root, more) : -1;
     if (rc == 0 && sb->state == SANDBOX_GONE)
         rc = json_object_set_new(root, "gone",
@@ -157,6 +157,9 @@ static const char *sandbox_store_spec(const json_t *root, struct sandbox_spec *s
         (bad = sandbox_store_number(root, "idle_ms", SANDBOX_TTL_MAX_MS, &spec->idle_ms)) != NULL ||
         (bad = sandbox_store_spec_env(root, spec)) != NULL)
         return bad;
+    const char *token = json_string_value(json_object_get(root, "token"));
+    if (token != NULL)
+        str_copy(spec->token, sizeof(spec->token), token);
     const char *trace = json_string_value(json_object_get(root, "trace"));
     if (trace != NULL && !trace_read_text(trace, &spec->trace))
         return "trace";

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "accounts.h"
 #include "api_error.h"
 #include "links.h"
 #include "log.h"
@@ -40,6 +41,7 @@ enum sandbox_end {
 /* What a sandbox is made of. */
 struct sandbox_spec {
     char owner[SANDBOX_OWNER_SIZE];
+    char token[ACCOUNTS_TOKEN_ID_SIZE]; /* id of the one that asked for it; "" = not known */
     char image[WIRE_NAME_MAX];
     struct wire_policy policy;
     struct limits_effective limits;

@@ -7,6 +7,7 @@ static const char *const limits_from_names[LIMITS_FROM_COUNT] = {
     [LIMITS_FROM_DEFAULT] = "default",
     [LIMITS_FROM_POLICY] = "policy",
     [LIMITS_FROM_REQUEST] = "request",
+    [LIMITS_FROM_BUDGET] = "budget",
 };
 
 const char *limits_from_name(unsigned from) {

@@ -13,6 +13,7 @@ enum limits_from {
     LIMITS_FROM_DEFAULT, /* nobody asked: the policy's default */
     LIMITS_FROM_POLICY,  /* the policy decided it (a ceiling below what would have been) */
     LIMITS_FROM_REQUEST, /* the caller asked for it */
+    LIMITS_FROM_BUDGET,  /* less is left of the budget of the token */
     LIMITS_FROM_COUNT
 };
 
