@@ -17,6 +17,7 @@ struct client_cmd {
 extern const struct client_cmd run_cmd;
 extern const struct client_cmd doctor_cmd;
 extern const struct client_cmd runs_cmd;
+extern const struct client_cmd token_cmd;
 extern const struct client_cmd trace_cmd;
 extern const struct client_cmd sandbox_cmd;
 extern const struct client_cmd exec_cmd;

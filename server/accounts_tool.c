@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "accounts_import.h"
+#include "audit_command.h"
 #include "clock.h"
 #include "fd.h"
 #include "store_accounts.h"
@@ -36,7 +37,8 @@ int accounts_tool_open(struct accounts_tool *t, const char *path, struct err *er
 }
 
 /* A new time is enough to wake the server up, and works on a full disk. */
-int accounts_tool_changed(const struct accounts_tool *t, struct err *err) {
+int accounts_tool_changed(const struct accounts_tool *t, const char *command, const char *subject,
+                          struct err *err) {
     fd_cleanup int fd = openat(t->state.dir, STATE_ACCOUNTS_CHANGED,
                                O_RDONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
     if (fd < 0 || futimens(fd, NULL) < 0)
@@ -44,6 +46,9 @@ int accounts_tool_changed(const struct accounts_tool *t, struct err *err) {
                        "the change is stored, but the server cannot be told through "
                        "%s/" STATE_ACCOUNTS_CHANGED,
                        t->state.path);
+    fd_cleanup int dir = state_open_dir(&t->state, STATE_SERVER, err);
+    if (dir < 0 || audit_command_record(dir, command, subject, err) < 0)
+        return err_wrap(err, "the change is stored, but not in the audit log");
     return 0;
 }
 

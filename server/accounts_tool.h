@@ -17,8 +17,10 @@ struct accounts_tool {
 
 /* As root, the process becomes the owner of STATE/server for good. */
 int accounts_tool_open(struct accounts_tool *t, const char *path, struct err *err);
-/* Says to a running server that there is something new. */
-int accounts_tool_changed(const struct accounts_tool *t, struct err *err);
+/* Says to a running server that there is something new, and to the audit log what was done
+ * ("user add") to what (a name or an id). */
+int accounts_tool_changed(const struct accounts_tool *t, const char *command, const char *subject,
+                          struct err *err);
 void accounts_tool_close(struct accounts_tool *t);
 
 /* Operands, and options between and behind them. */

@@ -85,7 +85,7 @@ static int token_cmd_new(const struct token_args *args, struct accounts_tool *t,
     if (rc == 0)
         rc = store_accounts_add_token(t->store, &row, u->name, NULL, err);
     if (rc == 0)
-        rc = accounts_tool_changed(t, err);
+        rc = accounts_tool_changed(t, "token new", row.id, err);
     if (rc == 0) {
         accounts_scope_names(row.scopes, ",", scopes);
         token_cmd_when(row.expires_ms, when);
@@ -149,7 +149,7 @@ static int token_cmd_revoke(const struct token_args *args, struct accounts_tool 
             "there is no token of that id (tok_…); pinfold-server token list shows them");
     if (store_accounts_withdraw(t->store, x->id, args->cancel_running, err) < 0)
         return -1;
-    return accounts_tool_changed(t, err);
+    return accounts_tool_changed(t, "token revoke", x->id, err);
 }
 
 static const struct token_action token_cmd_actions[] = {

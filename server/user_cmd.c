@@ -38,10 +38,10 @@ static struct accounts_user *user_cmd_find(struct accounts_tool *t, const char *
 }
 
 static int user_cmd_change(struct accounts_tool *t, const struct accounts_user *u,
-                           struct err *err) {
+                           const char *command, struct err *err) {
     if (store_accounts_change_user(t->store, u, err) < 0)
         return -1;
-    return accounts_tool_changed(t, err);
+    return accounts_tool_changed(t, command, u->name, err);
 }
 
 static int user_cmd_quotas(struct quota_limits *q, const char *const *words, size_t count,
@@ -71,7 +71,8 @@ static int user_cmd_add(const struct user_args *args, struct accounts_tool *t, s
                        name);
     accounts_quota_unlimited(&u.quota);
     if (user_cmd_quotas(&u.quota, args->quota.item, args->quota.count, err) < 0 ||
-        store_accounts_add_user(t->store, &u, err) < 0 || accounts_tool_changed(t, err) < 0)
+        store_accounts_add_user(t->store, &u, err) < 0 ||
+        accounts_tool_changed(t, "user add", name, err) < 0)
         return -1;
     printf("added the %s %s; give it a token: pinfold-server token new %s --state %s\n",
            u.admin ? "administrator" : "user", name, name, args->state);
@@ -122,7 +123,7 @@ static int user_cmd_disable(const struct user_args *args, struct accounts_tool *
         return -1;
     u->disabled = true;
     u->cancel_running = args->cancel_running;
-    return user_cmd_change(t, u, err);
+    return user_cmd_change(t, u, "user disable", err);
 }
 
 static int user_cmd_enable(const struct user_args *args, struct accounts_tool *t, struct err *err) {
@@ -130,7 +131,7 @@ static int user_cmd_enable(const struct user_args *args, struct accounts_tool *t
     if (u == NULL)
         return -1;
     u->disabled = u->cancel_running = false;
-    return user_cmd_change(t, u, err);
+    return user_cmd_change(t, u, "user enable", err);
 }
 
 static int user_cmd_delete(const struct user_args *args, struct accounts_tool *t, struct err *err) {
@@ -139,7 +140,7 @@ static int user_cmd_delete(const struct user_args *args, struct accounts_tool *t
         return -1;
     u->disabled = u->deleted = true;
     u->cancel_running = args->cancel_running;
-    return user_cmd_change(t, u, err);
+    return user_cmd_change(t, u, "user delete", err);
 }
 
 static int user_cmd_quota(const struct user_args *args, struct accounts_tool *t, struct err *err) {
@@ -149,7 +150,7 @@ static int user_cmd_quota(const struct user_args *args, struct accounts_tool *t,
     if (args->words.count > 2 || args->quota.count > 0) {
         if (user_cmd_quotas(&u->quota, args->words.word + 2, args->words.count - 2, err) < 0 ||
             user_cmd_quotas(&u->quota, args->quota.item, args->quota.count, err) < 0 ||
-            user_cmd_change(t, u, err) < 0)
+            user_cmd_change(t, u, "user quota", err) < 0)
             return -1;
     }
     for (unsigned i = 0; i < QUOTA_COUNT; i++) {
@@ -169,7 +170,7 @@ static int user_cmd_weight(const struct user_args *args, struct accounts_tool *t
     if (str_u64(args->words.word[2], 1, ACCOUNTS_WEIGHT_MAX, &weight, err) < 0)
         return err_wrap(err, "the weight");
     u->weight = (uint32_t)weight;
-    return user_cmd_change(t, u, err);
+    return user_cmd_change(t, u, "user weight", err);
 }
 
 static const struct user_action user_cmd_actions[] = {
