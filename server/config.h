@@ -51,6 +51,7 @@ struct config {
     const char *state, *user, *listen;
     uint64_t port, connections;
     uint64_t grace_ms, queue;
+    unsigned queued_on_stop; /* enum config_queued */
     const char *tls_certificate, *tls_key;
     struct config_list proxy;
     uint64_t header_ms, body_ms;

@@ -1,25 +1,31 @@
 /* Stopping in good order, on SIGTERM:
  *
- *   DRAINING  no new work (503); what waits is kept or cancelled; what runs may finish
+ *   DRAINING  no new work (503, and each answer closes its connection); what waits is kept or
+ *             cancelled; what runs, and who waits for an answer, has the grace time
  *   ENDING    the grace time is over, or a second SIGTERM came: what runs is killed
- *   FLUSHING  nothing runs any more: the answers that are owed get out
+ *   LEAVING   nothing runs any more: the answers that are owed get out
+ *   REFUSING  whoever still waits, for something in a sandbox, is told to ask the next server
  *
  * Each stage has a deadline, so that the whole takes the grace time and a few seconds at most.
- * Sandboxes are not stopped: they are left to the runner, and the next server takes them over. */
+ * Sandboxes are not stopped: they are left to the runner, and the next server takes them over, with
+ * what runs in them. Streams of events end without their `done`: they go on there, too. */
 #pragma once
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "loop.h"
 
 struct server;
 
-enum drain_stage { DRAIN_NOT, DRAIN_DRAINING, DRAIN_ENDING, DRAIN_FLUSHING };
+enum drain_stage { DRAIN_NOT, DRAIN_DRAINING, DRAIN_ENDING, DRAIN_LEAVING, DRAIN_REFUSING };
 
 struct drain {
     struct server *server; /* borrowed */
     enum drain_stage stage;
-    struct loop_timer timer; /* the deadline of the stage */
+    uint64_t due_ns; /* when the stage is over at the latest */
+    uint64_t leave_ms;
+    struct loop_timer timer; /* looks every few milliseconds */
 };
 
 void drain_init(struct drain *d, struct server *s);

@@ -104,6 +104,7 @@ struct http_req {
     uint64_t asleep_ns; /* when it fell asleep */
     bool asleep;
     bool dead;                /* the client is gone; the connection only waits to be closed */
+    bool live;                /* its answer is a stream of events */
     bool held;                /* its answer waits for http_release() */
     struct api_error refused; /* SWALLOW: the answer to come */
     struct http_header headers[HTTP_HEADERS_MAX];
@@ -124,7 +125,7 @@ struct http_req {
     char user_name[ACCOUNTS_NAME_SIZE];
     bool user_admin; /* the token has the scope admin */
     const struct route *route;
-    char client[PROXY_ADDRESS_SIZE]; /* see http_client() */
+    char client[PROXY_ADDRESS_SIZE];     /* see http_client() */
     char error_code[API_ERROR_CODE_MAX]; /* of an answer that is an error; "" = none */
     uint64_t audit_seq;                  /* the record that it was asked; 0 = none */
 };
@@ -149,6 +150,15 @@ void http_break(struct http *h, bool (*is_meant)(void *arg, const struct http_re
 /* Requests that have no whole answer yet. */
 size_t http_in_flight(const struct http *h);
 size_t http_connections(const struct http *h);
+
+/* For a server that stops. */
+/* From now on each answer closes its connection. */
+void http_close_soon(struct http *h);
+/* Requests whose answer is not out; streams of events, which may go on for ever, do not count. */
+size_t http_owed(const struct http *h);
+/* Whoever still waits for the beginning of an answer gets this one; the handler sees a client that
+ * has gone. */
+void http_refuse_waiting(struct http *h, const struct api_error *error);
 
 /* Value of a request header or a query parameter (still percent-encoded); NULL when absent. */
 const char *http_header(struct http_req *req, const char *name);

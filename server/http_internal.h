@@ -41,7 +41,7 @@ struct http {
     struct http_linger *linger_first;
     size_t linger_count;
     struct http_conn *pulled; /* HTTPS: the one that was read from last; NULL = it is gone */
-    bool stopping;
+    bool stopping, closing;
 };
 
 /* http.c */

@@ -44,6 +44,8 @@ static void http_reply_with(struct http_req *req, int status, const char *type,
     if (response != NULL) {
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
         MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+        if (req->http->closing)
+            MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
         for (size_t i = 0; i < req->header_count; i++)
             MHD_add_response_header(response, req->headers[i].name, req->headers[i].value);
     } else {
@@ -196,6 +198,7 @@ void http_reply_stream(struct http_req *req, int status, const char *type, uint6
     req->stream = stream;
     req->stream_arg = arg;
     req->half_close_is_gone = true;
+    req->live = strcmp(type, "application/x-ndjson") == 0;
     /* nginx would hold back what is a live stream. */
     if (size == UINT64_MAX)
         http_add_header(req, "X-Accel-Buffering", "no");

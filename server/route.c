@@ -210,6 +210,4 @@ void route_ended(void *server, struct http_req *req) {
     audit_route_ended(s, req);
     accounts_token_unref(req->token);
     req->token = NULL;
-    if (s->draining && s->quiet != NULL && http_in_flight(s->http) == 0)
-        s->quiet(s->quiet_arg);
 }

@@ -342,8 +342,6 @@ void runs_finished(struct runs *runs, struct run *run) {
     runs->done_bytes += run->memory;
     loop_defer(runs->loop, &runs->evict, runs_evict, runs);
     runs_room(runs);
-    if (runs_unfinished(runs) == 0 && runs->idle != NULL)
-        runs->idle(runs->idle_arg);
 }
 
 void runs_pin(struct run *run) {

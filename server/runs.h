@@ -51,8 +51,6 @@ struct runs {
     unsigned char random[1024]; /* for ids, fetched in advance */
     size_t random_left;
     struct loop_timer starve; /* no runner for a while: the waiting runs are answered */
-    void (*idle)(void *arg);  /* called when the last unfinished run is done; may be NULL */
-    void *idle_arg;
 };
 
 void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct links *links,

@@ -269,6 +269,13 @@ void sandboxes_room(struct sandboxes *s) {
         loop_defer(s->loop, &s->dispatch, sandboxes_dispatch, s);
 }
 
+void sandboxes_refuse_queued(struct sandboxes *s, const struct api_error *why) {
+    for (struct queue_node *node; (node = queue_any(&s->queue)) != NULL;) {
+        queue_remove(&s->queue, node);
+        sandbox_life_fail(sandboxes_of_node(node), why);
+    }
+}
+
 bool sandboxes_may_queue(const struct sandboxes *s, const char *user, size_t count) {
     return queue_fits(&s->queue, user, count, 0) == QUEUE_ROOM;
 }

@@ -111,6 +111,8 @@ struct sandbox *sandboxes_create(struct sandboxes *s, struct sandbox_spec *spec,
                                  struct api_error *error);
 /* May so many more of this user wait? */
 bool sandboxes_may_queue(const struct sandboxes *s, const char *user, size_t count);
+/* Those that wait for a slot will not get one: this is why. */
+void sandboxes_refuse_queued(struct sandboxes *s, const struct api_error *why);
 /* Are some being adopted from a runner that is there? A matter of milliseconds. */
 bool sandboxes_adopting(const struct sandboxes *s);
 /* Of the calling user's: is the runner of any being looked for? */

@@ -60,8 +60,6 @@ struct server {
     struct http *http;
     unsigned unpacking; /* archives that are being unpacked: each has a thread */
     bool draining;
-    void (*quiet)(void *arg); /* while draining: no request is open any more */
-    void *quiet_arg;
 };
 
 /* The error for a request whose changes could not be stored; `err` may be NULL: it has not been
