@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "answer.h"
 #include "api.h"
 #include "clock.h"
+#include "fd.h"
 #include "image.h"
 #include "json_out.h"
 #include "receipt_run.h"
@@ -100,9 +102,20 @@ static int api_runs_check_room(struct server *s, const struct http_req *req,
     }
 }
 
+/* Which image it was, whatever is imported under this name later. */
+static void api_runs_image(struct run *run) {
+    struct image image;
+    if (strcmp(run->image, IMAGE_HOST) == 0)
+        return;
+    fd_cleanup int dir = open(STATE_IMAGES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir >= 0 && image_read(dir, run->image, &image, NULL) == 0)
+        str_copy(run->inputs->image_sha256, sizeof(run->inputs->image_sha256), image.sha256);
+}
+
 /* Nothing begins that the audit log does not know. */
 static int api_runs_record(struct server *s, struct run *run, const struct http_req *req,
                            struct api_error *error) {
+    api_runs_image(run);
     struct audit_asked asked = {.what = "run",
                                 .id = run->id,
                                 .user = req->user_name,

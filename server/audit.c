@@ -413,6 +413,8 @@ static void audit_sums(void *arg) {
 static void audit_answer(struct json_out *j, const struct audit_answer *x) {
     if (x->user != NULL && x->user[0] != '\0')
         json_out_str(j, "user", x->user);
+    if (x->client != NULL && x->client[0] != '\0')
+        json_out_str(j, "client", x->client);
     json_out_str(j, "method", x->method);
     json_out_str(j, "route", x->route);
     json_out_i64(j, "status", x->status);

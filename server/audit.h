@@ -7,17 +7,19 @@
  * each request and once a second. What ends meanwhile is recorded as soon as it can be.
  *
  * Types of records ("type"):
- *   started, stopped    the server; started says what it found and repaired
- *   asked               a request that changes something, before it is looked at closer: {what, op,
- *                       id, sandbox, user, token, path}
- *   accepted            a run, an execution, a sandbox: {what, op, id, sandbox, user, token,
- * policy, policy_sha256, image, limits, argv_sha256, files, files_sha256, path, from} ended {what,
- * id, sandbox, user, cause, exit_code, signal, usage, digests of outputs, receipt_sha512} failed
- * {of: seq of the record `asked`, user, method, route, status, code} denied              {user,
- * method, route, status, code}: 401, 403, 429 summed              {of, user, count, from, to}: what
- * was too much to be written one by one checkpoint          {key, signature}: the server's key
- * signs the place in the chain repaired, cut_found, disturbed, lost, recovered     what happened to
- * the log itself
+ *   started     by the server, as is stopped
+ *   asked       a request that changes something, before it is looked at closer:
+ *               {what, op, id, sandbox, user, token, path}
+ *   failed      {of: number of the record `asked`, user, method, route, status, code}
+ *   accepted    a run, an execution, a sandbox is about to begin:
+ *               {what, id, sandbox, user, token, policy, policy_sha256, image, limits,
+ *               argv_sha256, files, files_sha256, from}
+ *   ended       {what, id, sandbox, user, cause, exit_code, signal, usage, digests of outputs,
+ *               receipt_sha512}
+ *   denied      {user, client, method, route, status, code}: 401, 403, 429
+ *   summed      {of, user, count, from, to}: what was too much to be written one by one
+ *   checkpoint  {key, signature}: the server's key signs the place in the chain
+ *   repaired, cut_found, disturbed, lost, recovered: what happened to the log itself
  *
  * What an editor of the log can do, and what shows it: an edit, a cut, a move or a new record
  * breaks the chain. Who computes the chain anew lacks the signatures of the checkpoints. Who
@@ -123,7 +125,7 @@ int audit_sandbox_accepted(struct audit *a, const char *id, const struct sandbox
 void audit_sandbox_ended(struct audit *a, const char *id, const char *user, const char *why);
 /* What was accepted (as record `seq`) was not done. */
 struct audit_answer {
-    const char *user, *method, *route;
+    const char *user, *client, *method, *route; /* client: its address */
     int status;
     const char *code;
 };

@@ -68,7 +68,9 @@ void audit_route_ended(struct server *s, struct http_req *req) {
                              .code = req->error_code};
     if (req->audit_seq != 0 && req->status >= 400)
         audit_failed(&s->audit, req->audit_seq, &x);
-    else if (req->status == 401 || req->status == 403 || req->status == 429)
+    else if (req->status == 401 || req->status == 403 || req->status == 429) {
+        x.client = http_client(req);
         audit_denied(&s->audit, &x);
+    }
     req->audit_seq = 0;
 }

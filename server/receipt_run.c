@@ -155,9 +155,11 @@ static void receipt_run_audit(struct json_out *j, const struct run *run) {
     json_out_close(j, '}');
 }
 
-static void receipt_run_policy(struct json_out *j, const struct run *run) {
+static void receipt_run_image(struct json_out *j, const struct run *run) {
     json_out_open(j, "image", '{');
     json_out_str(j, "name", run->image);
+    if (run->inputs->image_sha256[0] != '\0')
+        json_out_str(j, "sha256", run->inputs->image_sha256);
     json_out_close(j, '}');
 }
 
@@ -176,7 +178,7 @@ static int receipt_run_body(struct json_out *j, const struct run *run, const cha
     if (receipt_run_files_out(j, run) < 0)
         return -1;
     json_out_str(j, "id", run->id);
-    receipt_run_policy(j, run);
+    receipt_run_image(j, run);
     json_out_str(j, "key", key);
     receipt_run_write_limits(j, &run->limits.values);
     json_out_str(j, "network", "none");
