@@ -210,7 +210,8 @@ static void receipt_cmd_tell(const struct receipt_cmd_verdict *v,
     }
     printf("Not covered: whether the server is honest and its clock right; what the values of the\n"
            "environment and stdin were (only their digests are signed)%s.\n",
-           v->answer != NULL ? ";\ntiming, label and trace of the answer" : "");
+           v->answer != NULL ? ";\ntiming, label, trace and the words of messages in the answer"
+                             : "");
 }
 
 /* For programs. */
