@@ -96,6 +96,9 @@ void api_info_me(struct server *s, struct http_req *req, const struct route_args
 /* api_metrics.c */
 void api_metrics_get(struct server *s, struct http_req *req, const struct route_args *args);
 
+/* api_top.c */
+void api_top_get(struct server *s, struct http_req *req, const struct route_args *args);
+
 /* api_traces.c */
 void api_traces_get(struct server *s, struct http_req *req, const struct route_args *args);
 

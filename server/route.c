@@ -68,6 +68,8 @@ const struct route route_table[] = {
     {"GET", "/v1/sandboxes/{}/changes", 0, api_sync_changes, ROUTE_FILES_GET},
     {"PUT", "/v1/blobs/{}", ROUTE_UPLOAD, api_blobs_put, ROUTE_FILES},
     {"GET", "/v1/blobs/{}", 0, api_blobs_get, ROUTE_FILES_GET},
+    {"GET", "/v1/top", 0, api_top_get,
+     ACCOUNTS_READ | ACCOUNTS_RUN | ACCOUNTS_SANDBOX | ACCOUNTS_ADMIN},
     {"GET", "/v1/traces/{}", 0, api_traces_get, ACCOUNTS_READ | ACCOUNTS_RUN | ACCOUNTS_SANDBOX},
     {"GET", "/v1/receipt-key", ROUTE_PUBLIC, api_receipt_key, 0},
     {"GET", "/v1/policies", 0, api_policies_list, 0},
