@@ -313,4 +313,4 @@ tests: $(UNITS:%=$(B)/tests/unit-%) $(FUZZERS:%=$(B)/tests/replay-%)
 tests: $(SAN_PROGRAMS:%=$(B)/san/%)
 fuzzers: $(FUZZERS:%=$(B)/fuzz/%)
 
--include $(shell [ ! -d $(B) ] || find $(B) -name '*.d')
+-include $(shell [ ! -d $(B) ] || find $(B) -path $(B)/deb -prune -o -type f -name '*.d' -print)

@@ -11,6 +11,9 @@
 #include "str.h"
 
 #define LINKS_WAIT_FIRST_MS 50
+/* While there is no socket: a look at the directory costs microseconds, and whoever starts a runner
+ * waits for it. */
+#define LINKS_WAIT_SOCKET_MS 100
 #define LINKS_WAIT_MAX_MS 2000
 /* How often to look for shards that were added while all known ones are connected. */
 #define LINKS_LOOK_MS 10000
@@ -37,8 +40,8 @@ static void links_ready(void *arg, struct link *l) {
     s->watch.room(s->watch.arg);
 }
 
-static void links_wait_longer(struct links *s) {
-    s->wait_ms = s->wait_ms * 2 > LINKS_WAIT_MAX_MS ? LINKS_WAIT_MAX_MS : s->wait_ms * 2;
+static void links_wait_longer(struct links *s, uint64_t max_ms) {
+    s->wait_ms = s->wait_ms * 2 > max_ms ? max_ms : s->wait_ms * 2;
 }
 
 /* A shard that was there is looked for at once; one that takes the connection and then does not
@@ -59,7 +62,7 @@ static void links_down(void *arg, struct link *l, const struct err *why) {
         s->lost++;
         s->wait_ms = LINKS_WAIT_FIRST_MS;
     } else {
-        links_wait_longer(s);
+        links_wait_longer(s, LINKS_WAIT_MAX_MS);
     }
     links_arm(s, s->wait_ms);
     if (s->watch.down != NULL)
@@ -155,8 +158,8 @@ static void links_scan(void *arg) {
     links_look(s);
     bool missing = links_connect(s);
     links_arm(s, missing ? s->wait_ms : LINKS_LOOK_MS);
-    if (missing)
-        links_wait_longer(s);
+    if (missing && s->wait_ms < LINKS_WAIT_SOCKET_MS)
+        links_wait_longer(s, LINKS_WAIT_SOCKET_MS);
 }
 
 void links_start(struct links *s, struct loop *loop, struct log *log,

@@ -42,7 +42,7 @@ FAMILIES = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
 IGNORED = set(
     # Of the manager, not of the process.
     "Type ExecStartPre ExecStart ExecReload EnvironmentFile Restart RestartSec KillMode "
-    "TimeoutStopSec Delegate LimitCORE OOMScoreAdjust SystemCallErrorNumber ReadWritePaths "
+    "TimeoutStopSec Delegate OOMPolicy LimitCORE OOMScoreAdjust SystemCallErrorNumber ReadWritePaths "
     "AmbientCapabilities "
     # A server's tests look into these from outside; nothing in it needs more.
     "PrivateTmp PrivateDevices PrivateUsers ProtectProc RemoveIPC ProtectControlGroups "
