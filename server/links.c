@@ -15,7 +15,9 @@
  * waits for it. */
 #define LINKS_WAIT_SOCKET_MS 100
 #define LINKS_WAIT_MAX_MS 2000
-/* How often to look for shards that were added while all known ones are connected. */
+/* How often to look for shards that were added while all known ones are connected: rarely, but soon
+ * after one was found, since a runner's shards do not all listen at the same moment. */
+#define LINKS_LOOK_FIRST_MS 20
 #define LINKS_LOOK_MS 10000
 
 static void links_scan(void *arg);
@@ -28,7 +30,9 @@ static void links_ready(void *arg, struct link *l) {
     struct links *s = arg;
     struct log_line line;
     s->wait_ms = LINKS_WAIT_FIRST_MS;
+    s->look_ms = LINKS_LOOK_FIRST_MS;
     s->last_error[0] = '\0';
+    links_arm(s, s->look_ms);
     log_begin(&line, s->log, LOG_INFO, "shard_ready");
     log_str(&line, "socket", l->name);
     log_u64(&line, "slots", l->welcome.slots);
@@ -157,7 +161,9 @@ static void links_scan(void *arg) {
     struct links *s = arg;
     links_look(s);
     bool missing = links_connect(s);
-    links_arm(s, missing ? s->wait_ms : LINKS_LOOK_MS);
+    links_arm(s, missing ? s->wait_ms : s->look_ms);
+    if (!missing)
+        s->look_ms = s->look_ms * 2 > LINKS_LOOK_MS ? LINKS_LOOK_MS : s->look_ms * 2;
     if (missing && s->wait_ms < LINKS_WAIT_SOCKET_MS)
         links_wait_longer(s, LINKS_WAIT_SOCKET_MS);
 }
@@ -171,6 +177,7 @@ void links_start(struct links *s, struct loop *loop, struct log *log,
     s->link_watch = (struct link_watch){
         .ready = links_ready, .down = links_down, .slot_free = links_slot_free, .arg = s};
     s->wait_ms = LINKS_WAIT_FIRST_MS;
+    s->look_ms = LINKS_LOOK_FIRST_MS;
     snprintf(s->last_error, sizeof(s->last_error), "no runner has been found yet");
     links_scan(s);
 }
