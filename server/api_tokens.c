@@ -11,6 +11,7 @@
 #include "id.h"
 #include "json_out.h"
 #include "store_accounts.h"
+#include "traces.h"
 
 #define API_TOKENS_LIST_DEFAULT 100u
 #define API_TOKENS_LIST_MAX 1000u
@@ -151,15 +152,22 @@ void api_tokens_create(struct server *s, struct http_req *req, const struct rout
     account_request_done(&r);
 }
 
-/* A run that is named must be the caller's. An execution's id is only kept. */
+/* What is named must be the caller's. */
 static int api_tokens_check_run(struct server *s, const struct http_req *req, const char *id,
                                 struct api_error *error) {
-    if (id == NULL || id_is(id, "ex_"))
-        return 0;
-    const struct run *run = id_is(id, "run_") ? runs_find(&s->runs, id) : NULL;
-    if (run != NULL && strcmp(run->owner, req->user_name) == 0)
+    if (id == NULL || traces_has(s, req->user_name, id))
         return 0;
     return api_error_set(error, 404, "not_found", "/from_run", "There is no such run.");
+}
+
+/* A run or execution that does not name itself may be named by the request's traceparent, which is
+ * what TRACEPARENT says inside. */
+static bool api_tokens_look_above(struct server *s, struct http_req *req,
+                                  struct accounts_wish *wish) {
+    const char *id = wish->from_run[0] == '\0' ? traces_of_parent(s, req) : NULL;
+    if (id != NULL && strlen(id) < ACCOUNTS_RUN_ID_SIZE)
+        wish->from_run = id;
+    return true;
 }
 
 void api_tokens_child(struct server *s, struct http_req *req, const struct route_args *args) {
@@ -174,6 +182,7 @@ void api_tokens_child(struct server *s, struct http_req *req, const struct route
     }
     if (api_tokens_check_run(s, req, r.from_run, &error) == 0 &&
         api_tokens_wish(&r, &wish, &policies, &error) == 0 &&
+        api_tokens_look_above(s, req, &wish) &&
         accounts_make_narrow(s->accounts.accounts, req->token, &wish, &error) == 0)
         api_tokens_add(s, req, &wish, req->token->user, req->token);
     else

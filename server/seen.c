@@ -98,6 +98,8 @@ void seen_exec_ended(const struct exec *x) {
         log_str(&line, "sandbox", sandbox_id(sb));
         log_str(&line, "user", sandbox_owner(sb));
     }
+    if (x->token != NULL)
+        log_str(&line, "token", x->token->id);
     seen_trace(&line, &x->trace);
     seen_end_fields(&line, &x->end);
     log_u64(&line, "ms", x->usage.wall_ns / CLOCK_NS_PER_MS);

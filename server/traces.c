@@ -51,6 +51,10 @@ static const struct trace *traces_of_id(struct server *s, const char *user, cons
     return strncmp(id, "ex_", 3) == 0 ? traces_of_exec(s, user, id) : NULL;
 }
 
+bool traces_has(struct server *s, const char *user, const char *id) {
+    return traces_of_id(s, user, id) != NULL;
+}
+
 /* Where the token comes from, or one that it was made with. */
 static void traces_look_above(struct server *s, const struct http_req *req,
                               struct trace_above *above) {

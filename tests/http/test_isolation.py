@@ -16,7 +16,7 @@ METHODS = ("get", "put", "post", "delete", "patch")
 # Of the server as a whole, the same for everybody.
 COMMON = ("/v1/policies/{name}",)
 # For administrators, who see everything; everybody else gets the same 403 with any name.
-ADMIN = ("/v1/users/{name}", "/v1/users", "/metrics", "/v1/top")
+ADMIN = ("/v1/users/{name}", "/v1/users", "/metrics")
 
 
 def unknown(value):

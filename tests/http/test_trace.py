@@ -5,6 +5,7 @@ import secrets
 
 import check
 from box import query, status
+from client import Client
 from suite import table, test
 
 ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -205,6 +206,53 @@ def whole_trace(pair):
     finally:
         pair.client.delete("/v1/sandboxes/" + box["id"])
     check.equal(spans(pair.client, own)[box["id"]]["state"], "gone", "state after its end")
+
+
+def child(pair, user, body=None, **headers):
+    """A client with a child token of the user's."""
+    made = status(user.post("/v1/tokens/children", body or {}, headers=headers), 201).json()
+    return Client(pair.port, made["token"]), made
+
+
+@test("runs with a child token hang under the run that it came from, whatever they send")
+def nested(pair):
+    user = pair.user_client("trace-nested")
+    outer = user.run(argv=["true"])
+    # As an agent inside would: the token is made with the run's own TRACEPARENT.
+    inner, made = child(pair, user, traceparent=names(outer["trace"]))
+    check.equal(made["from_run"], outer["id"], "from_run")
+    named, made = child(pair, user, {"from_run": outer["id"]})
+    check.equal(made["from_run"], outer["id"], "from_run")
+    deeper, made = child(pair, named)
+    try:
+        _, one = traced(inner, {}, sh="true")
+        _, two = traced(named, {"traceparent": PARENT}, sh="true")
+        own_span = "00-%s-%s-01" % (outer["trace"]["id"], "ab" * 8)
+        _, three = traced(named, {"traceparent": own_span}, sh="true")
+        _, four = traced(deeper, {}, sh="true")
+        box = status(inner.post("/v1/sandboxes", {}), 201).json()
+        inner.delete("/v1/sandboxes/" + box["id"])
+        for what in (one, two, four, box):
+            check.equal(what["trace"]["id"], outer["trace"]["id"], "trace of " + what["id"])
+            check.equal(what["trace"]["parent"], outer["trace"]["span"], "parent")
+            check.equal(what["trace"]["from"], outer["id"], "from")
+        check.equal(three["trace"]["id"], outer["trace"]["id"], "trace")
+        check.equal(three["trace"]["parent"], "ab" * 8, "the nearer parent")
+        check.equal(three["trace"]["from"], outer["id"], "from")
+        seen = spans(user, outer["trace"]["id"])
+        check.equal(
+            set(seen), {run["id"] for run in (outer, one, two, three, four, box)}, "the trace"
+        )
+        check.equal(seen[three["id"]]["from"], outer["id"], "from in the trace")
+        # Another's run is none, and its traceparent says nothing about ours.
+        check.error(
+            pair.client.post("/v1/tokens/children", {"from_run": outer["id"]}), 404, "not_found"
+        )
+        _, made = child(pair, pair.client, traceparent=names(outer["trace"]))
+        check.equal(made.get("from_run"), None, "from_run of another's traceparent")
+    finally:
+        for one in (user, inner, named, deeper):
+            one.close()
 
 
 @test("another's trace is 404, also when it is known", case=135)
