@@ -202,7 +202,7 @@ static void answer_hex(char *out, const uint8_t *bytes, size_t len) {
 
 static void answer_timing(struct json_out *j, const struct run *run) {
     uint64_t until = run->dispatched_ns != 0  ? run->dispatched_ns
-                     : run->phase == RUN_DONE ? run->ended_ns
+                     : run->phase >= RUN_SEAL ? run->ended_ns
                                               : clock_mono_ns();
     uint64_t ran = 0;
     if (run->begun_ns != 0) {
@@ -451,6 +451,8 @@ int answer_events(struct run *run, struct run_watcher *w, size_t want, struct bu
     uint16_t lost_step = 0;
     bool last = false;
     while ((r = events_after(&run->events, w->after)) != NULL && out->len < want) {
+        if (r->type == EVENTS_DONE && run->phase != RUN_DONE)
+            break; /* not before it is durable */
         int stream = answer_event_stream(r);
         if (stream >= 0) {
             const struct run_step *step = &run->steps[r->step];

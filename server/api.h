@@ -13,7 +13,11 @@ void api_runs_list(struct server *s, struct http_req *req, const struct route_ar
 void api_runs_delete(struct server *s, struct http_req *req, const struct route_args *args);
 
 /* The run of this id if it is the caller's; else answers 404 and returns NULL. */
-struct run *api_runs_mine(struct server *s, struct http_req *req, const char *id);
+/* Finds a run of the caller, in memory or in the store, and goes on with it, now or later. When
+ * there is none it has answered. The run is pinned until `fn` returns. */
+void api_runs_with(struct server *s, struct http_req *req, const struct route_args *args,
+                   void (*fn)(struct server *s, struct http_req *req, struct run *run,
+                              const struct route_args *args));
 
 /* May the token use this policy? Else *error is 403. */
 int api_runs_check_policy(const struct http_req *req, const char *policy, struct api_error *error);

@@ -173,13 +173,12 @@ void api_events_stream(struct server *s, struct http_req *req, struct run *run) 
     api_events_start(e, req, 0);
 }
 
-void api_events_get(struct server *s, struct http_req *req, const struct route_args *args) {
+static void api_events_of(struct server *s, struct http_req *req, struct run *run,
+                          const struct route_args *args) {
     struct api_error error = {0};
     uint64_t after = 0;
     bool follow = false;
-    struct run *run = api_runs_mine(s, req, args->value[0]);
-    if (run == NULL)
-        return;
+    (void)args;
     if (route_query_u64(req, "after", 0, UINT64_MAX - 1, &after, &error) < 0 ||
         route_query_bool(req, "follow", &follow, &error) < 0) {
         http_reply_error(req, &error);
@@ -190,4 +189,8 @@ void api_events_get(struct server *s, struct http_req *req, const struct route_a
         return;
     e->follow = follow;
     api_events_start(e, req, after);
+}
+
+void api_events_get(struct server *s, struct http_req *req, const struct route_args *args) {
+    api_runs_with(s, req, args, api_events_of);
 }

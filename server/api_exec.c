@@ -8,6 +8,7 @@
 #include "admit.h"
 #include "execs.h"
 #include "id.h"
+#include "idempotency.h"
 #include "json_out.h"
 #include "receipt_run.h"
 #include "sandbox.h"
@@ -28,6 +29,7 @@ struct api_exec_job {
     char sandbox[SANDBOX_ID_SIZE];
     char *body;
     size_t len;
+    char keyed[EXEC_ID_SIZE]; /* the id that an Idempotency-Key stands for; "" = none */
     uint8_t hash[EXEC_HASH_SIZE];
     struct exec_request request;
     struct api_error error;
@@ -237,9 +239,13 @@ static void api_exec_accepted(struct http_req *req, const struct exec *x) {
 }
 
 /* The execution that the client named is there already: is it the same request? */
-static int api_exec_again(const struct exec *x, const uint8_t *hash, struct api_error *error) {
-    if (memcmp(x->hash, hash, sizeof(x->hash)) == 0)
+static int api_exec_again(const struct exec *x, const struct api_exec_job *job,
+                          struct api_error *error) {
+    if (memcmp(x->hash, job->hash, sizeof(x->hash)) == 0)
         return 0;
+    if (job->request.id == job->keyed)
+        return api_error_set(error, 409, "idempotency_conflict", NULL,
+                             "This Idempotency-Key was used for another request.");
     return api_error_set(error, 409, "id_taken", "/id",
                          "There is an execution with this id, and it is another command.");
 }
@@ -265,7 +271,7 @@ static void api_exec_decoded(struct api_exec_job *job) {
         struct exec *x = r->id != NULL ? execs_find(set, r->id) : NULL;
         if (x == NULL)
             x = api_exec_start(set, job, &job->error);
-        else if (api_exec_again(x, job->hash, &job->error) < 0)
+        else if (api_exec_again(x, job, &job->error) < 0)
             x = NULL;
         if (x == NULL) {
             http_reply_error(req, &job->error);
@@ -281,6 +287,9 @@ static void api_exec_decode(struct work_job *job) {
     struct api_exec_job *j = (struct api_exec_job *)(void *)job;
     const char *body = j->body != NULL ? j->body : "";
     j->rc = exec_request_decode(body, j->len, &j->request, &j->error);
+    /* An id that the client chose does what a key does. */
+    if (j->rc == 0 && j->request.id == NULL && j->keyed[0] != '\0')
+        j->request.id = j->keyed;
     if (j->rc == 0 && j->request.id != NULL)
         exec_request_hash(&j->request, j->hash);
 }
@@ -310,6 +319,11 @@ void api_exec_create(struct server *s, struct http_req *req, const struct route_
     bool large = req->body_len > SERVER_INLINE_MAX;
     if (sandbox_mine(s, req, args->value[0]) == NULL)
         return;
+    idempotency_exec_id(req, here.keyed, &error);
+    if (error.status != 0) {
+        http_reply_error(req, &error);
+        return;
+    }
     struct api_exec_job *j = large ? calloc(1, sizeof(*j)) : &here;
     if (j == NULL) {
         api_error_memory(&error);
@@ -325,7 +339,7 @@ void api_exec_create(struct server *s, struct http_req *req, const struct route_
             http_reply_error(req, &here.error);
         return;
     }
-    *j = here;
+    *j = here; /* keyed is looked at in its new place */
     memcpy(j->sandbox, args->value[0], strnlen(args->value[0], sizeof(j->sandbox) - 1));
     j->job = (struct work_job){.run = api_exec_decode, .done = api_exec_decode_done};
     j->body = http_take_body(req, &j->len);

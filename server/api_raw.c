@@ -116,13 +116,10 @@ static void api_raw_send(struct http_req *req, struct run *run, const struct cap
                       r->end - r->at, &api_raw_ops, r);
 }
 
-static void api_raw_get(struct server *s, struct http_req *req, const struct route_args *args,
+static void api_raw_get(struct http_req *req, struct run *run, const struct route_args *args,
                         bool stderr_wanted) {
     struct api_error error = {0};
     uint64_t index = 0;
-    struct run *run = api_runs_mine(s, req, args->value[0]);
-    if (run == NULL)
-        return;
     if (str_u64(args->value[1], 0, UINT32_MAX, &index, NULL) < 0 || index >= run->step_count) {
         api_error_set(&error, 404, "not_found", NULL, "This run has no such step.");
         http_reply_error(req, &error);
@@ -133,10 +130,22 @@ static void api_raw_get(struct server *s, struct http_req *req, const struct rou
     api_raw_send(req, run, &stream->capture, step->state == RUN_STEP_DONE);
 }
 
+static void api_raw_get_stdout(struct server *s, struct http_req *req, struct run *run,
+                               const struct route_args *args) {
+    (void)s;
+    api_raw_get(req, run, args, false);
+}
+
+static void api_raw_get_stderr(struct server *s, struct http_req *req, struct run *run,
+                               const struct route_args *args) {
+    (void)s;
+    api_raw_get(req, run, args, true);
+}
+
 void api_raw_stdout(struct server *s, struct http_req *req, const struct route_args *args) {
-    api_raw_get(s, req, args, false);
+    api_runs_with(s, req, args, api_raw_get_stdout);
 }
 
 void api_raw_stderr(struct server *s, struct http_req *req, const struct route_args *args) {
-    api_raw_get(s, req, args, true);
+    api_runs_with(s, req, args, api_raw_get_stderr);
 }

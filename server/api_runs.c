@@ -8,17 +8,17 @@
 #include "answer.h"
 #include "api.h"
 #include "clock.h"
+#include "config.h"
 #include "fd.h"
+#include "idempotency.h"
 #include "image.h"
 #include "json_out.h"
 #include "receipt_run.h"
+#include "results.h"
 #include "spec.h"
 #include "str.h"
 #include "traces.h"
 
-#define API_RUNS_LIST_DEFAULT 50u
-#define API_RUNS_LIST_MAX 1000u
-#define API_RUNS_LIST_BYTES ((size_t)1024 * 1024)
 /* What env.c adds to what the request names. */
 #define API_RUNS_ENV_BYTES 2048u
 
@@ -29,25 +29,14 @@ struct api_runs_job {
     struct http_req *req; /* NULL = the client is gone */
     char *body;
     size_t len;
+    uint8_t hash[STORE_RUNS_HASH_SIZE]; /* of the body, which is in a file by then */
+    bool filed;
     struct run_request request;
     struct receipt_inputs *inputs; /* digests of a large request */
     struct api_error error;
+    struct err err; /* why the body could not be kept */
     int rc;
 };
-
-static void api_runs_no_run(struct http_req *req) {
-    struct api_error error = {0};
-    api_error_set(&error, 404, "not_found", NULL, "There is no such run.");
-    http_reply_error(req, &error);
-}
-
-struct run *api_runs_mine(struct server *s, struct http_req *req, const char *id) {
-    struct run *run = runs_find(&s->runs, id);
-    if (run != NULL && strcmp(run->owner, req->user_name) == 0)
-        return run;
-    api_runs_no_run(req);
-    return NULL;
-}
 
 /* What the wire can carry. */
 static int api_runs_check_size(const struct run_request *r, struct api_error *error) {
@@ -86,6 +75,10 @@ static int api_runs_check_room(struct server *s, const struct http_req *req,
     if (s->draining)
         return api_error_set(error, 503, "draining", NULL,
                              "The server is about to stop and takes no new work.");
+    if (store_sick(s->store) != NULL) {
+        server_no_store(s, NULL, error);
+        return -1;
+    }
     switch (queue_fits(&s->runs.queue, req->user_name, 1, r->bytes)) {
     case QUEUE_FULL:
         return api_error_set(error, 429, "queue_full", NULL,
@@ -110,6 +103,28 @@ static void api_runs_image(struct run *run) {
     fd_cleanup int dir = open(STATE_IMAGES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir >= 0 && image_read(dir, run->image, &image, NULL) == 0)
         str_copy(run->inputs->image_sha256, sizeof(run->inputs->image_sha256), image.sha256);
+}
+
+/* The body as it came. */
+struct api_runs_body {
+    const uint8_t *hash; /* it is in a file already; NULL = it is still the request's */
+    size_t len;
+    struct receipt_inputs *inputs; /* its digests; NULL = not made yet */
+};
+
+/* Whoever is told of it before its end may be told again by another server, which then needs the
+ * request; others keep it so that it can be run again. */
+static void api_runs_keep_body(struct server *s, struct run *run, struct http_req *req,
+                               const struct api_runs_body *body) {
+    size_t len = 0;
+    run->store.told = !run->request.wait || run->request.stream || req->idem != NULL;
+    if (body->hash != NULL) {
+        run_store_body_filed(run, body->hash, body->len);
+    } else if (s->config->keep_requests || run->store.told) {
+        char *text = http_take_body(req, &len);
+        if (text != NULL)
+            run_store_body(run, text, len);
+    }
 }
 
 /* Nothing begins that the audit log does not know. */
@@ -172,9 +187,9 @@ static int api_runs_hold(struct accounts_token *token, size_t steps, struct admi
     return 0;
 }
 
-/* Takes *inputs over, which may be NULL. */
+/* Takes body->inputs over. */
 static struct run *api_runs_accept(struct server *s, struct run_request *r, struct http_req *req,
-                                   struct receipt_inputs **inputs, struct api_error *error) {
+                                   struct api_runs_body *body, struct api_error *error) {
     const struct link *shard = links_first_ready(&s->links);
     if (shard == NULL) {
         api_error_set(error, 503, "no_runner", NULL,
@@ -204,8 +219,9 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
     if (run != NULL) {
         run->token = accounts_token_ref(req->token);
         run->hold = hold;
-        run->inputs = *inputs;
-        *inputs = NULL;
+        run->inputs = body->inputs;
+        body->inputs = NULL;
+        api_runs_keep_body(s, run, req, body);
     } else {
         accounts_budget_release(&hold);
     }
@@ -219,8 +235,12 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
             traces_answer(req, &run->trace);
             return run;
         }
-        log_err(&s->log, LOG_ERROR, "run_not_made", &err);
-        api_error_memory(error);
+        if (run->store.told && store_sick(s->store) != NULL) {
+            server_no_store(s, &err, error);
+        } else {
+            log_err(&s->log, LOG_ERROR, "run_not_made", &err);
+            api_error_memory(error);
+        }
     }
     run_free(run);
     return NULL;
@@ -246,15 +266,19 @@ static void api_runs_accepted(struct server *s, struct http_req *req, const stru
 }
 
 static void api_runs_decoded(struct server *s, struct http_req *req, struct run_request *r,
-                             struct receipt_inputs *inputs) {
+                             struct api_runs_body *body) {
     struct api_error error = {0};
     bool wait = r->wait, stream = r->stream;
     struct run *run = NULL;
     if (api_runs_check_room(s, req, r, &error) == 0 && audit_check(&s->audit, &error) == 0 &&
         api_runs_check_size(r, &error) == 0 && api_runs_check_image(r->image, &error) == 0)
-        run = api_runs_accept(s, r, req, &inputs, &error);
+        run = api_runs_accept(s, r, req, body, &error);
     request_done(r);
-    receipt_inputs_free(inputs);
+    receipt_inputs_free(body->inputs);
+    if (run == NULL && body->hash != NULL)
+        run_store_body_unfile(&s->runs, body->hash);
+    if (run != NULL && req->idem != NULL)
+        idempotency_run(s, req, run, stream ? IDEMPOTENCY_STREAM : wait ? IDEMPOTENCY_WAIT : 0);
     if (run == NULL) {
         if (error.status == 503 || error.status == 429)
             s->metrics.runs_refused++;
@@ -270,9 +294,15 @@ static void api_runs_decoded(struct server *s, struct http_req *req, struct run_
 
 static void api_runs_decode(struct work_job *job) {
     struct api_runs_job *j = (struct api_runs_job *)(void *)job;
+    char file[STORE_RUNS_FILE_SIZE];
     j->rc = request_decode(j->body != NULL ? j->body : "", j->len, &j->request, &j->error);
     if (j->rc == 0)
         j->inputs = receipt_inputs_new(&j->request);
+    if (j->rc == 0 && j->body != NULL) {
+        results_hash(j->body, j->len, j->hash);
+        results_name(j->hash, file);
+        j->filed = results_write(j->server->runs.results, file, j->body, j->len, &j->err) == 0;
+    }
     free(j->body);
     j->body = NULL;
 }
@@ -282,13 +312,22 @@ static void api_runs_decode_done(struct work_job *job) {
     struct http_req *req = j->req;
     if (req != NULL)
         req->gone = NULL;
-    if (req != NULL && j->rc == 0)
-        api_runs_decoded(j->server, req, &j->request, j->inputs);
-    else if (req != NULL)
+    if (j->rc == 0 && !j->filed) {
+        store_failed(j->server->store, &j->err);
+        server_no_store(j->server, &j->err, &j->error);
+        request_done(&j->request);
+        receipt_inputs_free(j->inputs);
+        j->rc = -1;
+    }
+    struct api_runs_body body = {.hash = j->hash, .len = j->len, .inputs = j->inputs};
+    if (req != NULL && j->rc == 0) {
+        api_runs_decoded(j->server, req, &j->request, &body);
+    } else if (req != NULL) {
         http_reply_error(req, &j->error);
-    else if (j->rc == 0) {
+    } else if (j->rc == 0) {
         request_done(&j->request); /* nobody was told of it, so nothing is owed */
         receipt_inputs_free(j->inputs);
+        run_store_body_unfile(&j->server->runs, j->hash);
     }
     free(j);
 }
@@ -302,10 +341,11 @@ void api_runs_create(struct server *s, struct http_req *req, const struct route_
     (void)args;
     struct api_error error = {0};
     struct run_request request;
-    if (req->body_len <= SERVER_INLINE_MAX) {
+    if (req->body_len <= RUN_STORE_INLINE) {
         const char *body = req->body != NULL ? req->body : "";
+        struct api_runs_body here = {.len = req->body_len};
         if (request_decode(body, req->body_len, &request, &error) == 0)
-            api_runs_decoded(s, req, &request, NULL);
+            api_runs_decoded(s, req, &request, &here);
         else
             http_reply_error(req, &error);
         return;
@@ -323,69 +363,4 @@ void api_runs_create(struct server *s, struct http_req *req, const struct route_
     req->owner = j;
     req->gone = api_runs_gone;
     work_add(s->work, &j->job);
-}
-
-void api_runs_get(struct server *s, struct http_req *req, const struct route_args *args) {
-    struct run *run = api_runs_mine(s, req, args->value[0]);
-    if (run == NULL)
-        return;
-    traces_answer(req, &run->trace);
-    api_answer_now(s, req, run);
-}
-
-void api_runs_delete(struct server *s, struct http_req *req, const struct route_args *args) {
-    struct run *run = api_runs_mine(s, req, args->value[0]);
-    if (run == NULL)
-        return;
-    runs_pin(run);
-    if (run->phase == RUN_DONE)
-        run_keep_drop(run);
-    run_cancel(run, CAUSE_CANCELLED);
-    api_answer_when_done(s, req, run);
-    runs_unpin(run);
-}
-
-static int api_runs_write_list(const struct run *from, const char *owner, uint64_t limit,
-                               struct buf *out, struct err *err) {
-    const struct run *last = NULL;
-    uint64_t n = 0;
-    if (buf_puts(out, "{\"runs\":[", err) < 0)
-        return -1;
-    const struct run *run = from;
-    for (; run != NULL; run = run->older) {
-        if (strcmp(run->owner, owner) != 0)
-            continue;
-        if (n == limit)
-            break;
-        if ((n++ > 0 && buf_puts(out, ",", err) < 0) || answer_encode_summary(run, out, err) < 0)
-            return -1;
-        last = run;
-    }
-    if (run == NULL || last == NULL)
-        return buf_puts(out, "],\"next\":null}", err);
-    return buf_printf(out, err, "],\"next\":\"%s\"}", last->id);
-}
-
-void api_runs_list(struct server *s, struct http_req *req, const struct route_args *args) {
-    (void)args;
-    struct api_error error = {0};
-    uint64_t limit = API_RUNS_LIST_DEFAULT;
-    const char *after = http_query(req, "after");
-    const struct run *from = s->runs.newest;
-    if (route_query_u64(req, "limit", 1, API_RUNS_LIST_MAX, &limit, &error) < 0) {
-        http_reply_error(req, &error);
-        return;
-    }
-    if (after != NULL && after[0] != '\0') {
-        const struct run *run = runs_find(&s->runs, after);
-        if (run == NULL || strcmp(run->owner, req->user_name) != 0) {
-            api_runs_no_run(req);
-            return;
-        }
-        from = run->older;
-    }
-    struct buf out;
-    buf_init(&out, API_RUNS_LIST_BYTES);
-    int rc = api_runs_write_list(from, req->user_name, limit, &out, NULL);
-    api_reply_buf(req, 200, "application/json", &out, rc);
 }

@@ -55,6 +55,9 @@ struct config {
     const char *tls_certificate, *tls_key;
     struct config_list proxy;
     uint64_t header_ms, body_ms;
+    uint64_t keep_runs, keep_run_bytes, keep_run_age_ms, idempotency_ms;
+    unsigned queued_on_start; /* enum config_queued */
+    bool keep_requests;
     uint64_t results, result_bytes, snapshots, snapshot_bytes, blob_bytes, blob_age_ms;
     bool verbose;
 

@@ -33,6 +33,8 @@ struct tls;
 struct http;
 struct http_conn;
 struct http_req;
+struct http_body;
+struct idempotency_claim;
 
 enum http_phase {
     HTTP_HEADER,
@@ -52,6 +54,8 @@ struct http_app {
     void (*handle)(void *arg, struct http_req *req);
     /* The answer is out or the connection lost: for counting. May be NULL. */
     void (*ended)(void *arg, struct http_req *req);
+    /* An answer in memory is about to be made of these bytes, for a request with `idem`. */
+    void (*answered)(void *arg, struct http_req *req, int status, const struct http_body *body);
     /* An answer is made: must it wait until http_release()? May be NULL. */
     bool (*hold)(void *arg, struct http_req *req);
     void *arg;
@@ -116,6 +120,7 @@ struct http_req {
 
     /* For the handler. `gone` is called once when the client hung up before there was an answer (or
      * within a stream, when no `read` is to come); the request must not be used afterwards. */
+    struct idempotency_claim *idem; /* whose answer is kept; NULL = none's */
     void *owner;
     void (*gone)(struct http_req *req);
     /* A client that closed only its sending side counts as gone, too. */
@@ -175,6 +180,8 @@ bool http_query_any(struct http_req *req, bool (*fn)(const char *name, const cha
 
 /* Takes the body away from the request: malloc'ed memory that the caller frees. */
 char *http_take_body(struct http_req *req, size_t *len);
+/* Gives it back. */
+void http_give_body(struct http_req *req, char *body, size_t len);
 
 /* The body of an `early` request goes to `ops`, from within handle(). Until it is whole, the only
  * possible answer is http_reply_error(), at any time; `gone` is told of a client that breaks off.

@@ -190,6 +190,13 @@ void http_body_release(struct http_req *req) {
     req->body_alloc = 0;
 }
 
+void http_give_body(struct http_req *req, char *body, size_t len) {
+    req->body = body;
+    req->body_len = len;
+    req->body_alloc = len;
+    req->http->body_bytes += len;
+}
+
 char *http_take_body(struct http_req *req, size_t *len) {
     char *body = req->body;
     *len = req->body_len;

@@ -101,6 +101,9 @@ void http_release(struct http *h, const struct api_error *error) {
 
 void http_reply(struct http_req *req, int status, const char *type, const struct http_body *body) {
     struct MHD_Response *response;
+    const struct http_app *app = &req->http->app;
+    if (req->idem != NULL && app->answered != NULL)
+        app->answered(app->arg, req, status, body);
     if (body->release == NULL)
         response = MHD_create_response_from_buffer(body->len, (void *)(uintptr_t)body->data,
                                                    MHD_RESPMEM_PERSISTENT);

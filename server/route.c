@@ -8,6 +8,7 @@
 #include "api.h"
 #include "audit_route.h"
 #include "clock.h"
+#include "idempotency.h"
 #include "seen.h"
 #include "server.h"
 #include "str.h"
@@ -24,14 +25,14 @@
 #define ROUTE_FILES_GET (ACCOUNTS_FILES | ACCOUNTS_READ)
 
 const struct route route_table[] = {
-    {"POST", "/v1/runs", ROUTE_BODY, api_runs_create, ROUTE_RUN},
+    {"POST", "/v1/runs", ROUTE_BODY | ROUTE_KEYED, api_runs_create, ROUTE_RUN},
     {"GET", "/v1/runs", 0, api_runs_list, ROUTE_RUN_GET},
     {"GET", "/v1/runs/{}", 0, api_runs_get, ROUTE_RUN_GET},
     {"DELETE", "/v1/runs/{}", 0, api_runs_delete, ROUTE_RUN},
     {"GET", "/v1/runs/{}/events", 0, api_events_get, ROUTE_RUN_GET},
     {"GET", "/v1/runs/{}/steps/{}/stdout", 0, api_raw_stdout, ROUTE_RUN_GET},
     {"GET", "/v1/runs/{}/steps/{}/stderr", 0, api_raw_stderr, ROUTE_RUN_GET},
-    {"POST", "/v1/sandboxes", ROUTE_BODY, api_sandboxes_create, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes", ROUTE_BODY | ROUTE_KEYED, api_sandboxes_create, ROUTE_SANDBOX},
     {"GET", "/v1/sandboxes", 0, api_sandboxes_list, ROUTE_SANDBOX_GET},
     {"GET", "/v1/sandboxes/{}", 0, api_sandboxes_get, ROUTE_SANDBOX_GET},
     {"DELETE", "/v1/sandboxes/{}", 0, api_sandbox_life_delete, ROUTE_SANDBOX},
@@ -39,8 +40,9 @@ const struct route route_table[] = {
     {"POST", "/v1/sandboxes/{}/pause", 0, api_sandbox_life_pause, ROUTE_SANDBOX},
     {"POST", "/v1/sandboxes/{}/resume", 0, api_sandbox_life_resume, ROUTE_SANDBOX},
     {"POST", "/v1/sandboxes/{}/restore", ROUTE_BODY, api_sandbox_life_restore, ROUTE_SANDBOX},
-    {"POST", "/v1/sandboxes/{}/snapshots", ROUTE_BODY, api_snapshots_create, ROUTE_SANDBOX},
-    {"POST", "/v1/sandboxes/{}/fork", ROUTE_BODY, api_fork, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/snapshots", ROUTE_BODY | ROUTE_KEYED, api_snapshots_create,
+     ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/fork", ROUTE_BODY | ROUTE_KEYED, api_fork, ROUTE_SANDBOX},
     {"GET", "/v1/snapshots", 0, api_snapshots_list, ROUTE_SANDBOX_GET},
     {"GET", "/v1/snapshots/{}", 0, api_snapshots_get, ROUTE_SANDBOX_GET},
     {"DELETE", "/v1/snapshots/{}", 0, api_snapshots_delete, ROUTE_SANDBOX},
@@ -202,12 +204,13 @@ void route_handle(void *server, struct http_req *req) {
     struct api_error error = {0};
     if (audit_route_begin(server, req, r, &args, &error) < 0)
         http_reply_error(req, &error);
-    else
+    else if ((r->flags & ROUTE_KEYED) == 0 || !idempotency_take(server, req, &args))
         r->handle(server, req, &args);
 }
 
 void route_ended(void *server, struct http_req *req) {
     struct server *s = server;
+    idempotency_over(s, req);
     seen_request(s, req);
     audit_route_ended(s, req);
     accounts_token_unref(req->token);

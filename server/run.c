@@ -33,23 +33,31 @@ static void run_stream_clear(struct run_stream *s) {
     s->source.fd = -1;
 }
 
-static int run_init_steps(struct run *run, const struct run_request *req,
-                          const struct admit *admit) {
-    run->steps = calloc(req->step_count, sizeof(*run->steps));
+int run_init_steps(struct run *run, size_t count) {
+    run->steps = calloc(count, sizeof(*run->steps));
     if (run->steps == NULL)
+        return -1;
+    run->step_count = count;
+    for (size_t i = 0; i < count; i++) {
+        run_stream_clear(&run->steps[i].out);
+        run_stream_clear(&run->steps[i].err);
+        end_init(&run->steps[i].end, CAUSE_NONE);
+    }
+    return 0;
+}
+
+static int run_make_steps(struct run *run, const struct run_request *req,
+                          const struct admit *admit) {
+    if (run_init_steps(run, req->step_count) < 0)
         return -1;
     for (size_t i = 0; i < req->step_count; i++) {
         struct run_step *step = &run->steps[i];
-        run->step_count = i + 1; /* run_free() goes no further */
-        run_stream_clear(&step->out);
-        run_stream_clear(&step->err);
         step->name = strdup(req->steps[i].name);
         if (step->name == NULL)
             return -1;
         step->merged = req->steps[i].merge_stderr;
         step->continue_on_error = req->steps[i].continue_on_error;
         step->limits = admit->steps[i];
-        end_init(&step->end, CAUSE_NONE);
     }
     return 0;
 }
@@ -67,17 +75,24 @@ static void run_make_room_for_collect(struct run *run) {
     }
 }
 
+struct run *run_blank(struct runs *runs) {
+    struct run *run = calloc(1, sizeof(*run));
+    if (run == NULL)
+        return NULL;
+    run->runs = runs;
+    run_stream_clear(&run->collector);
+    events_init(&run->events);
+    return run;
+}
+
 struct run *run_new(struct runs *runs, struct run_request *request,
                     const struct wire_policy *policy, const struct admit *admit, struct err *err) {
-    struct run *run = calloc(1, sizeof(*run));
+    struct run *run = run_blank(runs);
     if (run == NULL) {
         err_set(err, ERR_SYSTEM, ENOMEM, "making a run: out of memory");
         return NULL;
     }
-    run->runs = runs;
-    run_stream_clear(&run->collector);
-    events_init(&run->events);
-    if (run_init_steps(run, request, admit) < 0 || (request->keep_steps && run_keep_new(run) < 0)) {
+    if (run_make_steps(run, request, admit) < 0 || (request->keep_steps && run_keep_new(run) < 0)) {
         run_free(run);
         err_set(err, ERR_SYSTEM, ENOMEM, "making a run: out of memory");
         return NULL;
@@ -100,6 +115,11 @@ struct run *run_new(struct runs *runs, struct run_request *request,
 void run_free(struct run *run) {
     if (run == NULL)
         return;
+    run_store_stop(run);
+    if (run->dispatched_ns != 0)
+        accounts_budget_settle(&run->hold, runs_cpu_ms(run));
+    else
+        accounts_budget_release(&run->hold);
     for (size_t i = 0; i < run->step_count; i++) {
         struct run_step *step = &run->steps[i];
         run_io_close(&step->out);
@@ -125,10 +145,6 @@ void run_free(struct run *run) {
     receipt_inputs_free(run->inputs);
     free(run->receipt);
     answer_bytes_drop(run->answer);
-    if (run->dispatched_ns != 0)
-        accounts_budget_settle(&run->hold, runs_cpu_ms(run));
-    else
-        accounts_budget_release(&run->hold);
     accounts_token_unref(run->token);
     free(run);
 }
@@ -242,6 +258,7 @@ static void run_begin_step(struct run *run, size_t index, const struct wire_open
     err_clear(&err);
     run->current = index;
     step->state = RUN_STEP_RUNNING;
+    run_store_progress(run);
     events_add(&run->events, EVENTS_STARTED, (uint16_t)index, NULL);
     if (run_exec_step(run, index, open, &err) < 0) {
         struct step_end end;
@@ -538,7 +555,7 @@ void run_abort(struct run *run, const struct step_end *end) {
 
 void run_cancel(struct run *run, enum cause cause) {
     struct step_end end;
-    if (run->phase == RUN_DONE || run->phase == RUN_SEAL || run->cancel != CAUSE_NONE)
+    if (run->phase >= RUN_SEAL || run->cancel != CAUSE_NONE)
         return;
     run->cancel = cause;
     if (run->phase == RUN_QUEUED) {
@@ -567,14 +584,19 @@ static void run_finish(struct run *run) {
     request_done(&run->request);
     free(run->trace_state);
     run->trace_state = NULL;
+    runs_over(run->runs, run);
     run_seal(run);
     if (jail != NULL)
         link_close_jail(jail);
 }
 
 void run_sealed(struct run *run) {
-    run->phase = RUN_DONE;
     events_add(&run->events, EVENTS_DONE, 0, NULL);
+    run_store_end(run);
+}
+
+void run_settled(struct run *run) {
+    run->phase = RUN_DONE;
     runs_finished(run->runs, run);
     run_tell(run, true);
 }

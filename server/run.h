@@ -23,6 +23,7 @@
 #include "loop.h"
 #include "queue.h"
 #include "request.h"
+#include "run_store.h"
 #include "trace.h"
 #include "wire.h"
 
@@ -32,7 +33,8 @@
 struct runs;
 struct run;
 
-/* SEAL: all is over, and the receipt is being made. */
+/* SEAL: everything of it has ended; the receipt is being made, and what is kept of it is stored.
+ * Nobody is told that it is over before that. */
 enum run_phase { RUN_QUEUED, RUN_STEP, RUN_COLLECT, RUN_SEAL, RUN_DONE };
 enum run_step_state { RUN_STEP_QUEUED, RUN_STEP_RUNNING, RUN_STEP_DONE, RUN_STEP_SKIPPED };
 
@@ -132,6 +134,7 @@ struct run {
     struct receipt_inputs *inputs; /* digests of the request, until the run is done; owned */
     struct audit_mark accepted;    /* the record of the audit log that let it begin; seq 0 = none */
     char *receipt;                 /* JSON object, with its NUL; NULL = none; owned */
+    struct run_store store;        /* what the database has of it */
 
     struct answer_bytes *answer; /* the encoded answer once somebody asked; counted reference */
     size_t memory;               /* accounted for in runs */
@@ -148,6 +151,11 @@ struct admit;
 struct run *run_new(struct runs *runs, struct run_request *request,
                     const struct wire_policy *policy, const struct admit *admit, struct err *err);
 void run_free(struct run *run);
+/* One with nothing in it, for run_record.c and run_new(); then its steps, cleared. */
+struct run *run_blank(struct runs *runs);
+int run_init_steps(struct run *run, size_t count);
+/* It is durable, or cannot be: it is over, and everybody is told. */
+void run_settled(struct run *run);
 
 /* Takes a jail of `link`, which has room, and starts the first step. */
 void run_start(struct run *run, struct link *link);
@@ -185,6 +193,8 @@ int run_exec_collect(struct run *run, struct err *err);
 void run_collect_event(void *arg, uint32_t events);
 /* Parses the bundle into run->files. */
 void run_collect_parse(struct run *run);
+/* The same for a bundle that was stored: -1 when it is not one. */
+int run_collect_restore(struct run *run);
 /* Content that a run may collect. */
 #define RUN_COLLECT_BYTES ((uint64_t)16 * 1024 * 1024)
 #define RUN_COLLECT_FILES 1024u
@@ -197,7 +207,7 @@ void run_settle(struct run *run);
  * The request's files are put in place by an execution of their own in front of all steps, so that
  * the first snapshot has them. A snapshot that fails is told of in the answer; the run goes on. */
 int run_keep_new(struct run *run);   /* if the request asks for it; -1: memory is short */
-void run_keep_free(struct run *run); /* its snapshots are dropped */
+void run_keep_free(struct run *run); /* its snapshots stay */
 /* Drops what a run that is over has kept. */
 void run_keep_drop(struct run *run);
 /* Sends OPEN and the execution that puts the files in place. */
@@ -215,6 +225,11 @@ void run_keep_cancel(struct run *run, enum cause cause);
 void run_keep_stop(struct run *run);
 /* Key of the snapshot that shows the files as they were before step `index`; NULL = none. */
 const char *run_keep_key(const struct run *run, size_t index);
+/* For run_record.c. */
+const char *run_keep_shard(const struct run *run);
+const char *run_keep_error(const struct run *run);
+void run_keep_restore(struct run *run, const char *shard, const char *error);
+void run_keep_restore_key(struct run *run, size_t index, const char *key);
 struct json_out;
 void run_keep_write(struct json_out *j, const struct run *run); /* "kept_steps", "keep_error" */
 

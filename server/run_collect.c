@@ -93,3 +93,15 @@ void run_collect_parse(struct run *run) {
     run_collect_walk(&run->bundle, run->files, &count);
     run->file_count = count;
 }
+
+int run_collect_restore(struct run *run) {
+    size_t count = 0;
+    if (run_collect_walk(&run->bundle, NULL, &count) < 0)
+        return -1;
+    run->files = calloc(count + 1, sizeof(*run->files));
+    if (run->files == NULL)
+        return -1;
+    run_collect_walk(&run->bundle, run->files, &count);
+    run->file_count = count;
+    return 0;
+}

@@ -56,7 +56,6 @@ void run_keep_free(struct run *run) {
     if (k == NULL)
         return;
     run_keep_stop(run);
-    run_keep_drop(run);
     free(k->keys);
     free(k);
     run->keep = NULL;
@@ -202,6 +201,23 @@ void run_keep_stop(struct run *run) {
 const char *run_keep_key(const struct run *run, size_t index) {
     const struct run_keep *k = run->keep;
     return k != NULL && index < k->count && k->keys[index][0] != '\0' ? k->keys[index] : NULL;
+}
+
+const char *run_keep_shard(const struct run *run) {
+    return run->keep->shard;
+}
+
+const char *run_keep_error(const struct run *run) {
+    return run->keep->error;
+}
+
+void run_keep_restore(struct run *run, const char *shard, const char *error) {
+    str_copy(run->keep->shard, sizeof(run->keep->shard), shard);
+    str_copy(run->keep->error, sizeof(run->keep->error), error);
+}
+
+void run_keep_restore_key(struct run *run, size_t index, const char *key) {
+    str_copy(run->keep->keys[index], sizeof(run->keep->keys[index]), key);
 }
 
 void run_keep_write(struct json_out *j, const struct run *run) {

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #include "clock.h"
+#include "fd.h"
+#include "retain.h"
 #include "seen.h"
 #include "str.h"
 
@@ -14,6 +17,7 @@
 #define RUNS_REST_MS 500u
 #define RUNS_STARVE_MS 30000u
 #define RUNS_ID_CHARS 24u
+#define RUNS_ID_TIME 10u /* of them: microseconds since the epoch, base 36 */
 
 void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct links *links,
                struct metrics *metrics, const struct runs_options *options) {
@@ -23,6 +27,7 @@ void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct lin
     runs->links = links;
     runs->metrics = metrics;
     runs->options = *options;
+    runs->results = -1;
     pipes_init(&runs->pipes, loop);
     queue_init(&runs->queue, options->queue_count, options->queue_bytes);
 }
@@ -34,13 +39,16 @@ void runs_done(struct runs *runs) {
     loop_defer_stop(runs->loop, &runs->evict);
     loop_timer_stop(runs->loop, &runs->starve);
     loop_timer_stop(runs->loop, &runs->rest);
+    loop_timer_stop(runs->loop, &runs->again);
     pipes_done(&runs->pipes);
     queue_done(&runs->queue);
     while (runs->oldest != NULL) {
         struct run *run = runs->oldest;
         runs->oldest = run->newer;
+        run_keep_drop(run);
         run_free(run);
     }
+    fd_close(&runs->results);
 }
 
 void runs_log(struct runs *runs, const struct run *run, const struct err *err) {
@@ -77,12 +85,21 @@ static int runs_random(struct runs *runs, unsigned char *byte, struct err *err) 
     return 0;
 }
 
-/* "run_" and 24 of [a-z0-9], 124 bits: ids cannot be guessed. */
+/* "run_" and 24 of [a-z0-9]: the time, so that ids sort by age and newer rows of the store lie side
+ * by side, then 72 bits that nobody can guess. */
 int runs_name(struct runs *runs, struct run *run, struct err *err) {
-    static const char alphabet[] = "abcdefghijklmnopqrstuvwxyz0123456789";
+    static const char alphabet[] = "0123456789abcdefghijklmnopqrstuvwxyz";
     char *id = run->id;
-    size_t n = 0;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t us = (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+    if (us <= runs->last_us)
+        us = runs->last_us + 1;
+    runs->last_us = us;
     memcpy(id, "run_", 4);
+    for (size_t i = RUNS_ID_TIME; i > 0; i--, us /= 36)
+        id[3 + i] = alphabet[us % 36];
+    size_t n = RUNS_ID_TIME;
     while (n < RUNS_ID_CHARS) {
         unsigned char byte = 0;
         if (runs_random(runs, &byte, err) < 0) {
@@ -136,6 +153,8 @@ static void runs_launch(struct runs *runs, struct run *run, struct link *link) {
     queue_take(&runs->queue, &run->queued);
     runs->active++;
     metrics_observe(&runs->metrics->queue_wait, clock_mono_ns() - run->created_ns);
+    run->phase = RUN_STEP;
+    run_store_launch(run);
     run_start(run, link);
 }
 
@@ -215,6 +234,10 @@ int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *
     str_copy(run->owner, sizeof(run->owner), owner);
     if (runs_enqueue(runs, run, err) < 0)
         return -1;
+    if (run->store.told && run_store_tell(run, err) < 0) {
+        runs_unqueue(runs, run);
+        return -1;
+    }
     runs_insert(runs, run);
     runs->metrics->runs_accepted++;
     seen_run_accepted(runs, run);
@@ -224,7 +247,7 @@ int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *
 }
 
 size_t runs_unfinished(const struct runs *runs) {
-    return runs->queue.count + runs->active;
+    return runs->queue.count + runs->active + runs->sealing;
 }
 
 void runs_cancel_queued(struct runs *runs) {
@@ -257,17 +280,21 @@ static size_t runs_measure(const struct run *run) {
     return bytes;
 }
 
-static void runs_evict_one(struct runs *runs) {
-    struct run *run = runs->done_oldest;
-    runs->done_oldest = run->done_next;
-    if (run->done_next != NULL)
-        run->done_next->done_prev = NULL;
+static void runs_evict_one(struct runs *runs, struct run *run) {
+    if (run->done_prev != NULL)
+        run->done_prev->done_next = run->done_next;
     else
-        runs->done_newest = NULL;
+        runs->done_oldest = run->done_next;
+    if (run->done_next != NULL)
+        run->done_next->done_prev = run->done_prev;
+    else
+        runs->done_newest = run->done_prev;
     runs->done_count--;
     runs->done_bytes -= run->memory;
     runs_remove(runs, run);
     run->evicted = true;
+    if (runs->store == NULL)
+        run_keep_drop(run);
     if (run->pins == 0)
         run_free(run);
 }
@@ -277,7 +304,13 @@ static void runs_evict(void *arg) {
     struct runs *runs = arg;
     while (runs->done_count > runs->options.keep_count ||
            (runs->done_bytes > runs->options.keep_bytes && runs->done_count > 0))
-        runs_evict_one(runs);
+        runs_evict_one(runs, runs->done_oldest);
+}
+
+void runs_forget(struct runs *runs, const char *id) {
+    struct run *run = runs_find(runs, id);
+    if (run != NULL && run->phase == RUN_DONE && run->store.stored)
+        runs_evict_one(runs, run);
 }
 
 void runs_grown(struct run *run, size_t bytes) {
@@ -316,9 +349,10 @@ uint64_t runs_cpu_ms(const struct run *run) {
     return (ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
 }
 
-void runs_finished(struct runs *runs, struct run *run) {
+void runs_over(struct runs *runs, struct run *run) {
     seen_run_ended(runs, run);
     accounts_budget_settle(&run->hold, runs_cpu_ms(run));
+    runs->sealing++;
     if (run->dispatched_ns != 0) {
         queue_ended(&runs->queue, &run->queued,
                     (clock_mono_ns() - run->dispatched_ns) / CLOCK_NS_PER_MS);
@@ -330,6 +364,36 @@ void runs_finished(struct runs *runs, struct run *run) {
     for (size_t i = 0; i < run->step_count; i++)
         if (run->steps[i].has_usage)
             metrics_observe(&runs->metrics->step_wall, run->steps[i].usage.wall_ns);
+    runs_room(runs);
+}
+
+void runs_finished(struct runs *runs, struct run *run) {
+    runs->sealing--;
+    if (!run->store.unsaved)
+        runs_cache(runs, run);
+}
+
+void runs_put(struct runs *runs, struct run *run) {
+    runs_insert(runs, run);
+    if (run->phase == RUN_DONE)
+        runs_cache(runs, run);
+}
+
+int runs_requeue(struct runs *runs, struct run *run, struct err *err) {
+    run->created_ns = clock_mono_ns();
+    if (runs_enqueue(runs, run, err) < 0)
+        return -1;
+    runs_insert(runs, run);
+    return 0;
+}
+
+void runs_kept(struct runs *runs, const char *user, int64_t count, int64_t bytes) {
+    (void)user;
+    if (runs->retain != NULL)
+        retain_count(runs->retain, count, bytes);
+}
+
+void runs_cache(struct runs *runs, struct run *run) {
     run->memory = runs_measure(run);
     run->done_prev = runs->done_newest;
     run->done_next = NULL;
@@ -341,7 +405,6 @@ void runs_finished(struct runs *runs, struct run *run) {
     runs->done_count++;
     runs->done_bytes += run->memory;
     loop_defer(runs->loop, &runs->evict, runs_evict, runs);
-    runs_room(runs);
 }
 
 void runs_pin(struct run *run) {

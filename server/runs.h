@@ -19,12 +19,13 @@
 struct audit;
 struct receipt_key;
 struct snapshots;
+struct store;
 struct work;
 
 struct runs_options {
     size_t queue_count; /* runs that may wait */
     size_t queue_bytes; /* bytes of their requests */
-    size_t keep_count;  /* finished runs kept */
+    size_t keep_count;  /* finished runs kept in memory */
     size_t keep_bytes;  /* bytes of their results */
     size_t active_max;  /* runs in jails at once, whatever the shards have (descriptors) */
 };
@@ -34,17 +35,23 @@ struct runs {
     struct log *log;
     struct links *links;
     struct metrics *metrics;
-    struct snapshots *snapshots;   /* borrowed; NULL = no steps are kept */
-    struct audit *audit;           /* borrowed; NULL = nothing is recorded … */
-    const struct receipt_key *key; /* … and there are no receipts */
-    struct work *work;             /* borrowed; NULL = everything here and now */
+    struct snapshots *snapshots;              /* borrowed; NULL = no steps are kept */
+    struct audit *audit;                      /* borrowed; NULL = nothing is recorded … */
+    const struct receipt_key *key;            /* … and there are no receipts */
+    struct work *work;                        /* borrowed; NULL = everything here and now */
+    struct store *store;                      /* borrowed; NULL = results are kept in memory only */
+    int results;                              /* with a store: the directory of large ones; owned */
+    struct run *unsaved_first, *unsaved_last; /* over, and not written yet */
+    struct loop_timer again;                  /* for them */
+    struct retain *retain;                    /* how long results are kept */
     struct runs_options options;
     struct pipes pipes;
     struct queue queue;
     struct run *buckets[RUNS_BUCKETS];
     struct run *newest, *oldest;           /* all, by age */
     struct run *done_oldest, *done_newest; /* finished, by when they finished */
-    size_t count, done_count, active;
+    size_t count, done_count, active, sealing;
+    uint64_t last_us;       /* that an id began with */
     struct loop_timer rest; /* gives memory back after a busy time */
     size_t done_bytes;
     struct loop_defer dispatch, evict;
@@ -70,7 +77,7 @@ struct run *runs_find(const struct runs *runs, const char *id);
 
 /* A jail may have become free, or a shard is there. */
 void runs_room(struct runs *runs);
-/* Unfinished ones: queued and running. */
+/* Unfinished ones: queued, running, and being stored. */
 size_t runs_unfinished(const struct runs *runs);
 /* Cancels everything that waits / that runs. */
 void runs_cancel_queued(struct runs *runs);
@@ -83,7 +90,19 @@ void runs_cancel_some(struct runs *runs, bool (*is_meant)(void *arg, const struc
 uint64_t runs_cpu_ms(const struct run *run);
 /* It ends before it begins. */
 void runs_unqueue(struct runs *runs, struct run *run);
+/* It has ended; what is kept of it is about to be stored. */
+void runs_over(struct runs *runs, struct run *run);
+/* It is stored, or cannot be. */
 void runs_finished(struct runs *runs, struct run *run);
+/* It may be evicted from now on: it is stored (or nothing is). */
+void runs_cache(struct runs *runs, struct run *run);
+/* Puts a run of the store into the table: one that is over, or one that waits again. */
+void runs_put(struct runs *runs, struct run *run);
+int runs_requeue(struct runs *runs, struct run *run, struct err *err);
+/* It is not stored any more: neither is it kept in memory. */
+void runs_forget(struct runs *runs, const char *id);
+/* Results were stored (or dropped) for a user. */
+void runs_kept(struct runs *runs, const char *user, int64_t count, int64_t bytes);
 void runs_count_end(struct runs *runs, enum cause cause);
 void runs_log(struct runs *runs, const struct run *run, const struct err *err);
 /* Keeps a run in memory while somebody works on it. */

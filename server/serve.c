@@ -18,7 +18,10 @@
 #include "drop.h"
 #include "execs.h"
 #include "fd.h"
+#include "idempotency.h"
 #include "listen.h"
+#include "results.h"
+#include "retain.h"
 #include "route.h"
 #include "server.h"
 #include "subcommand.h"
@@ -282,6 +285,30 @@ static int serve_core(struct serve *v, struct err *err) {
     return 0;
 }
 
+/* What the database knows of runs. */
+static int serve_results(struct serve *v, struct err *err) {
+    struct server *s = &v->server;
+    const struct config *c = &v->config;
+    struct retain_options keep = {.count = c->keep_runs,
+                                  .bytes = c->keep_run_bytes,
+                                  .age_ms = c->keep_run_age_ms,
+                                  .key_ms = c->idempotency_ms};
+    struct run_store_options options = {.keep_queued = c->queued_on_start == CONFIG_QUEUED_KEEP,
+                                        .accounts = s->accounts.accounts};
+    fd_cleanup int dir = state_open_dir(&s->state, STATE_SERVER, err);
+    if (dir < 0)
+        return -1;
+    s->runs.results = results_open(dir, err);
+    if (s->runs.results < 0)
+        return -1;
+    s->runs.store = s->store;
+    s->retain = retain_new(&s->runs, &keep, err);
+    s->idempotency = idempotency_new(s, c->idempotency_ms, err);
+    if (s->retain == NULL || s->idempotency == NULL)
+        return -1;
+    return run_store_recover(&s->runs, &options, err);
+}
+
 static void serve_signal(void *arg, uint32_t events);
 
 /* Nobody is told of what is not durable yet. */
@@ -310,6 +337,7 @@ static int serve_http(struct serve *v, struct err *err) {
                            .handle = route_handle,
                            .ended = route_ended,
                            .hold = serve_hold,
+                           .answered = idempotency_answered,
                            .arg = s};
     v->http.listen_fd = fd_steal(&v->listener);
     v->http.tls = s->tls;
@@ -341,6 +369,7 @@ static int (*const serve_stages[])(struct serve *v, struct err *err) = {
     serve_blobs,    /* contents of workspaces that are there already */
     serve_core,     /* workers, connections to the runner */
     serve_accounts, /* who may ask */
+    serve_results,  /* what the database knows of runs */
     serve_http,
 };
 
@@ -394,6 +423,8 @@ static void serve_clean_up(struct serve *v) {
     tls_free(s->tls);
     work_free(s->work);
     audit_stop(&s->audit);
+    idempotency_free(s->idempotency);
+    retain_free(s->retain);
     runs_done(&s->runs);
     sandboxes_done(&s->sandboxes);
     snapshots_done(&s->snapshots);

@@ -33,6 +33,7 @@
 struct config;
 struct exec;
 struct exec_hub;
+struct idempotency;
 struct tls;
 
 struct server {
@@ -46,6 +47,8 @@ struct server {
     struct links links;
     struct metrics metrics;
     struct runs runs;
+    struct retain *retain;
+    struct idempotency *idempotency;
     struct sandboxes sandboxes;
     struct snapshots snapshots;
     struct audit audit;

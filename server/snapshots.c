@@ -149,6 +149,15 @@ void snapshots_remove(struct snapshots *s, struct snapshot *snap) {
     snapshots_forget(s, snap); /* a shard that is away hears of it when it is back */
 }
 
+void snapshots_remove_steps(struct snapshots *s, const char *run) {
+    struct snapshot *newer;
+    for (struct snapshot *x = s->oldest; x != NULL; x = newer) {
+        newer = x->newer;
+        if (x->step && strcmp(x->source, run) == 0)
+            snapshots_remove(s, x);
+    }
+}
+
 /* New ones. */
 
 static bool snapshots_full(const struct snapshots *s) {

@@ -75,6 +75,8 @@ struct snapshot *snapshots_add(struct snapshots *s, const struct snapshot *info,
 struct snapshot *snapshots_find(const struct snapshots *s, const char *id);
 /* Forgets it here and at the runner. */
 void snapshots_remove(struct snapshots *s, struct snapshot *snap);
+/* All that a run has kept of its steps. */
+void snapshots_remove_steps(struct snapshots *s, const char *run);
 
 struct json_out;
 void snapshots_write_json(struct json_out *j, const char *key, const struct snapshot *snap);

@@ -168,6 +168,9 @@ static int store_commit(struct store *s) {
 static void store_flush(void *arg) {
     struct store *s = arg;
     int rc = s->begun ? store_commit(s) : 0;
+    if (s->early)
+        rc = -1;
+    s->early = false;
     struct err why = s->why;
     /* Who waits from now on waits for the next one. */
     struct store_waiter *end = s->last;
@@ -225,6 +228,28 @@ int store_end(struct store *s, int rc, struct err *err) {
     return -1;
 }
 
+int store_commit_now(struct store *s, struct err *err) {
+    if (!s->begun || store_commit(s) == 0)
+        return 0;
+    s->early = true;
+    if (err != NULL)
+        *err = s->why;
+    return -1;
+}
+
+uint64_t store_round(const struct store *s) {
+    return s->writes;
+}
+
+void store_failed(struct store *s, const struct err *why) {
+    store_health_failed(s, why);
+}
+
+void store_on_well(struct store *s, void (*fn)(void *arg), void *arg) {
+    s->well = fn;
+    s->well_arg = arg;
+}
+
 bool store_writing(const struct store *s) {
     return s->begun;
 }
@@ -232,7 +257,7 @@ bool store_writing(const struct store *s) {
 void store_then(struct store *s, struct store_waiter *w) {
     if (w->waiting)
         return;
-    if (s->loop == NULL || !s->begun) {
+    if (s->loop == NULL || (!s->begun && !s->flush.pending)) {
         w->fn(w->arg, 0, NULL);
         return;
     }

@@ -65,6 +65,16 @@ void store_then_stop(struct store *s, struct store_waiter *w);
  * cannot be; handlers that write a few rows and answer need not care. */
 bool store_writing(const struct store *s);
 
+/* Commits what has been written in this round before it is over, for what must not begin before.
+ * Waiters are called at the end of the round all the same. */
+int store_commit_now(struct store *s, struct err *err);
+/* Transactions committed so far: two calls that see the same number are in the same one. */
+uint64_t store_round(const struct store *s);
+/* Somebody else met a full disk beside the database. */
+void store_failed(struct store *s, const struct err *why);
+/* Called when it was sick and can write again. */
+void store_on_well(struct store *s, void (*fn)(void *arg), void *arg);
+
 /* Why nothing can be written now (one sentence, valid until the next call), or NULL. While it is
  * not NULL no new work is taken (507 no_space, else 503 store). */
 const char *store_sick(struct store *s);

@@ -52,6 +52,7 @@ struct store {
     struct store_statement statements[STORE_STATEMENTS];
     unsigned depth;  /* of store_begin(), without a loop */
     bool begun;      /* a transaction is open */
+    bool early;      /* a part of this round was committed before its end, and failed */
     bool doomed;     /* it will be rolled back, because of … */
     struct err why;  /* … this */
     uint64_t writes; /* transactions committed */

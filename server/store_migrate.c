@@ -53,28 +53,38 @@ static const struct store_migration store_migrations[] = {
     {"runs", "CREATE TABLE runs ("
              "    user TEXT NOT NULL, id TEXT NOT NULL,"
              "    state INTEGER NOT NULL," /* enum store_run_state */
+             "    seq INTEGER NOT NULL,"   /* its record */
              "    bytes INTEGER NOT NULL," /* of what is kept of it */
-             "    summary TEXT NOT NULL,"  /* its line in the list, without state and end */
+             "    duration_ms INTEGER,"
+             "    summary TEXT NOT NULL," /* its line in the list */
+             "    label TEXT, cause TEXT,"
+             "    input BLOB," /* hash of its request's body */
+             "    trace_id BLOB, trace BLOB,"
              "    PRIMARY KEY (user, id)"
              ") WITHOUT ROWID;"
-             "CREATE INDEX runs_open ON runs (state) WHERE state < 2;"
+             "CREATE INDEX runs_open ON runs (id) WHERE state < 2;"
+             "CREATE INDEX runs_by_trace ON runs (trace_id) WHERE trace_id IS NOT NULL;"
              "CREATE TABLE records ("
              "    seq INTEGER PRIMARY KEY,"
              "    user TEXT NOT NULL, id TEXT NOT NULL, at_ms INTEGER NOT NULL,"
              "    file TEXT,"  /* in STATE/server/results; NULL = it is here */
              "    record BLOB" /* run_record.h */
              ");"
+             "CREATE INDEX records_by_file ON records (file) WHERE file IS NOT NULL;"
              "CREATE TABLE inputs (" /* request bodies, by content */
              "    hash BLOB PRIMARY KEY NOT NULL,"
              "    at_ms INTEGER NOT NULL, bytes INTEGER NOT NULL,"
              "    file TEXT, body BLOB"
              ") WITHOUT ROWID;"
+             "CREATE INDEX inputs_by_age ON inputs (at_ms);"
+             "CREATE INDEX inputs_by_file ON inputs (file) WHERE file IS NOT NULL;"
              "CREATE TABLE idempotency ("
              "    user TEXT NOT NULL, key TEXT NOT NULL,"
              "    hash BLOB NOT NULL," /* of method, path and body */
              "    at_ms INTEGER NOT NULL,"
              "    thing TEXT NOT NULL DEFAULT ''," /* the run that it became */
              "    status INTEGER NOT NULL DEFAULT 0,"
+             "    location TEXT,"
              "    answer BLOB,"
              "    PRIMARY KEY (user, key)"
              ") WITHOUT ROWID;"

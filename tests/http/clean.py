@@ -197,7 +197,7 @@ def files(state):
     and what is made in advance is nobody's."""
     found = []
     for at, dirs, plain in os.walk(state):
-        dirs[:] = [d for d in dirs if d not in ("rootfs", "log", "spare")]
+        dirs[:] = [d for d in dirs if d not in ("rootfs", "log", "spare", "results")]
         if os.path.basename(at) == "blobs":
             # Contents are kept for the next sync; what is half there is not.
             dirs[:] = [d for d in dirs if d == "tmp"]

@@ -1,0 +1,92 @@
+/* What the store has of a run, and how it comes there.
+ *
+ * A run whose caller is told of it before its end (202, a stream, an Idempotency-Key) has a row
+ * before he is told; one that is waited for has none until it is over. A run that is over is
+ * written with all that is kept of it, and only when that is durable anybody is told. When it
+ * cannot be written it is told nevertheless, stays in memory, and is written when that is possible
+ * again. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "accounts.h"
+#include "store.h"
+#include "store_runs.h"
+
+struct run;
+struct runs;
+struct run_store_job;
+struct api_error;
+
+/* Records from here on are made by a worker … */
+#define RUN_STORE_INLINE ((size_t)64 * 1024)
+/* … and from here on lie in files. */
+#define RUN_STORE_FILE ((size_t)256 * 1024)
+
+struct run_store {
+    bool told;      /* somebody is, or is about to be, told of it before its end: it has a row */
+    bool stored;    /* it is over, and in the database */
+    bool unsaved;   /* it is over, and could not be written */
+    bool has_input; /* the body of its request is, or will be, kept … */
+    bool filed;     /* … in a file, which is there already */
+    uint64_t seq;   /* of its record; 0 = none */
+    uint64_t round; /* transactions before the one with its row */
+    uint64_t bytes; /* counted for it */
+    uint8_t input[STORE_RUNS_HASH_SIZE];
+    char *body; /* of its request, as it came, until it is written; owned */
+    size_t body_len;
+    struct store_waiter row, durable;
+    struct run_store_job *job;          /* a worker is at it */
+    struct run *next, *prev;            /* unsaved ones */
+    char token[ACCOUNTS_TOKEN_ID_SIZE]; /* of one that was read: who asked for it */
+};
+
+/* Keeps the body of its request (malloc'ed, taken over), or, when a worker has written it into a
+ * file already, only its hash. */
+void run_store_body(struct run *run, char *body, size_t len);
+void run_store_body_filed(struct run *run, const uint8_t hash[STORE_RUNS_HASH_SIZE], size_t len);
+/* The run that such a file was for does not come about. */
+void run_store_body_unfile(struct runs *runs, const uint8_t hash[STORE_RUNS_HASH_SIZE]);
+/* It has a name, and its caller will be told of it. -1: it cannot be stored (*err). */
+int run_store_tell(struct run *run, struct err *err);
+/* It leaves the queue. */
+void run_store_launch(struct run *run);
+/* A step begins: what the others have left is kept. */
+void run_store_progress(struct run *run);
+/* It is over: run_settled() is called, at once or later. */
+void run_store_end(struct run *run);
+/* It goes away. */
+void run_store_stop(struct run *run);
+
+/* All runs: what a start finds, and what could not be written. */
+struct run_store_options {
+    bool keep_queued;          /* runs that waited go on waiting, else they are interrupted */
+    struct accounts *accounts; /* whose tokens asked for them */
+};
+/* Ends what an earlier server has left unfinished, or puts it into the queue again. */
+int run_store_recover(struct runs *runs, const struct run_store_options *options, struct err *err);
+/* Writes row and record of a run as it is now. */
+int run_store_write_now(struct run *run, struct err *err);
+/* A run that waits is to wait for the next server: gives it a row, unless it has one. */
+int run_store_keep(struct run *run, struct err *err);
+
+/* One that is not in memory any more: fn is called, now or later, with the run (which is in the
+ * table then, and may be evicted as soon as fn returns unless it is pinned), or with NULL and
+ * *error. `run_store_fetch_stop` takes the wish back. */
+struct api_error;
+struct run_store_fetch;
+struct run_store_wish {
+    void (*fn)(void *arg, struct run *run, const struct api_error *error);
+    void *arg;
+    struct run_store_fetch *fetch; /* NULL = not waiting */
+};
+void run_store_fetch(struct runs *runs, const char *user, const char *id, struct run_store_wish *w);
+void run_store_fetch_stop(struct run_store_wish *w);
+
+/* The body of its request, as it came: 1 = appended to `out`, 0 = it is not kept, -1 = failed. It
+ * may read a file of megabytes: for a worker there is run_store_body_find(), which says which one,
+ * and results_read(). */
+int run_store_body_find(struct runs *runs, const char *user, const char *id, struct buf *out,
+                        char file[STORE_RUNS_FILE_SIZE], struct err *err);
