@@ -101,6 +101,10 @@ struct accounts_token *accounts_token_next(const struct accounts *a,
     return t == NULL ? a->first_token : t->next;
 }
 
+bool accounts_full(const struct accounts *a) {
+    return a->users >= ACCOUNTS_USERS_MAX || a->tokens >= ACCOUNTS_TOKENS_MAX;
+}
+
 bool accounts_is_below(const struct accounts_token *below, const struct accounts_token *above) {
     for (const struct accounts_token *t = below->parent; t != NULL; t = t->parent)
         if (t == above)
@@ -172,9 +176,9 @@ void accounts_begin(struct accounts *a) {
 
 static struct accounts_user *accounts_add_user(struct accounts *a, const char *name,
                                                struct err *err) {
-    struct accounts_user *u = a->users < ACCOUNTS_USERS_MAX ? calloc(1, sizeof(*u)) : NULL;
+    struct accounts_user *u = calloc(1, sizeof(*u));
     if (u == NULL) {
-        err_set(err, ERR_LIMIT, 0, "there are more users than memory for them");
+        err_set(err, ERR_SYSTEM, ENOMEM, "there is no memory for a user");
         return NULL;
     }
     str_copy(u->name, sizeof(u->name), name);
@@ -232,12 +236,12 @@ static struct accounts_token *accounts_add_token(struct accounts *a,
                                                  const struct accounts_token *row,
                                                  struct accounts_user *user,
                                                  struct accounts_token *parent, struct err *err) {
-    struct accounts_token *t = a->tokens < ACCOUNTS_TOKENS_MAX ? calloc(1, sizeof(*t)) : NULL;
+    struct accounts_token *t = calloc(1, sizeof(*t));
     char *policies =
         t != NULL && row->policies != NULL ? accounts_copy_policies(row->policies) : NULL;
     if (t == NULL || (row->policies != NULL && policies == NULL)) {
         free(t);
-        err_set(err, ERR_LIMIT, 0, "there are more tokens than memory for them");
+        err_set(err, ERR_SYSTEM, ENOMEM, "there is no memory for a token");
         return NULL;
     }
     *t = *row;

@@ -28,6 +28,7 @@
 #define ACCOUNTS_POLICIES_MAX 64u   /* names that one token lists */
 #define ACCOUNTS_USERS_MAX 100000u  /* deleted ones included */
 #define ACCOUNTS_TOKENS_MAX 200000u /* of everybody */
+#define ACCOUNTS_ENDED_MAX 10000u   /* child tokens of one user, also those that are over */
 #define ACCOUNTS_CHILDREN_MAX 1000u /* live ones of one user */
 #define ACCOUNTS_WEIGHT_DEFAULT 100u
 #define ACCOUNTS_WEIGHT_MAX 10000u
@@ -121,6 +122,8 @@ struct accounts_token *accounts_token_of_hash(const struct accounts *a,
 struct accounts_user *accounts_user_next(const struct accounts *a, const struct accounts_user *u);
 struct accounts_token *accounts_token_next(const struct accounts *a,
                                            const struct accounts_token *t);
+/* Are there as many users or tokens as there may be? */
+bool accounts_full(const struct accounts *a);
 /* Is `below` made with `above`, or with a token that was, and so on? */
 bool accounts_is_below(const struct accounts_token *below, const struct accounts_token *above);
 

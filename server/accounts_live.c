@@ -13,12 +13,15 @@
 #include "state.h"
 #include "store_accounts.h"
 
+/* Child tokens that are over are kept this long, for those who look at a trace. */
+#define ACCOUNTS_LIVE_KEEP_MS ((uint64_t)24 * 3600 * 1000)
 /* A timer must not be armed for centuries. */
 #define ACCOUNTS_LIVE_LOOK_MS ((uint64_t)3600 * 1000)
 #define ACCOUNTS_LIVE_EVENTS                                                                       \
     (IN_MODIFY | IN_CLOSE_WRITE | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF)
 
 static void accounts_live_timer(void *arg);
+static int accounts_live_load(struct accounts_live *l, struct err *err);
 
 /* Tells of tokens that are not valid any more (or may not be), and waits for the next to expire. */
 static void accounts_live_marked(struct accounts_live *l, bool tell, uint64_t next_ms) {
@@ -41,6 +44,22 @@ static void accounts_live_timer(void *arg) {
     uint64_t next_ms;
     size_t changed = accounts_mark(l->accounts, clock_real_ms(), &next_ms);
     accounts_live_marked(l, changed > 0, next_ms);
+}
+
+/* Agents make many child tokens; those that are long over are forgotten. */
+static void accounts_live_purge(void *arg) {
+    struct accounts_live *l = arg;
+    struct err err;
+    uint64_t now = clock_real_ms();
+    bool any = false;
+    err_clear(&err);
+    for (struct accounts_token *t = NULL; (t = accounts_token_next(l->accounts, t)) != NULL;)
+        any |= t->parent != NULL && t->revoked && t->created_ms + ACCOUNTS_LIVE_KEEP_MS < now;
+    if (any && (store_accounts_purge(l->store, now - ACCOUNTS_LIVE_KEEP_MS, &err) < 0 ||
+                accounts_live_load(l, &err) < 0))
+        log_err(l->log, LOG_WARN, "tokens_not_purged", &err);
+    loop_timer_at(l->loop, &l->purge, clock_mono_ns() + ACCOUNTS_LIVE_LOOK_MS * CLOCK_NS_PER_MS,
+                  accounts_live_purge, l, NULL);
 }
 
 static void accounts_live_spent(void *arg, struct accounts_token *t) {
@@ -141,6 +160,7 @@ int accounts_live_start(struct accounts_live *l, struct loop *loop, struct store
     if (accounts_token_next(l->accounts, NULL) == NULL)
         return err_set(err, ERR_STATE, ENOENT,
                        "there is no token at all; pinfold-server init makes one");
+    accounts_live_purge(l);
     return loop_add(loop, &l->source, l->notify, EPOLLIN, accounts_live_event, l, err);
 }
 
@@ -151,6 +171,7 @@ void accounts_live_stop(struct accounts_live *l) {
         store_then_stop(l->store, &l->waiter);
     loop_del(l->loop, &l->source);
     loop_timer_stop(l->loop, &l->expiry);
+    loop_timer_stop(l->loop, &l->purge);
     fd_close(&l->notify);
     if (l->accounts != NULL)
         accounts_tell_spent(l->accounts, NULL, NULL);

@@ -22,7 +22,7 @@ struct accounts_live {
 
     int notify, watch_changed, watch_tokens; /* private, as is the rest */
     struct loop_source source;
-    struct loop_timer expiry;
+    struct loop_timer expiry, purge;
     struct store_waiter waiter;
 };
 

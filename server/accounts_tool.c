@@ -59,6 +59,12 @@ void accounts_tool_close(struct accounts_tool *t) {
     *t = (struct accounts_tool){.state = STATE_NONE};
 }
 
+int accounts_tool_room(const struct accounts_tool *t, struct err *err) {
+    return accounts_full(t->accounts)
+               ? err_set(err, ERR_LIMIT, 0, "there are as many users and tokens as there may be")
+               : 0;
+}
+
 int accounts_tool_parse(const struct opt *table, int argc, char **argv, struct accounts_words *out,
                         struct err *err) {
     struct opt_result result;

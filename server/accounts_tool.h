@@ -23,6 +23,9 @@ int accounts_tool_changed(const struct accounts_tool *t, const char *command, co
                           struct err *err);
 void accounts_tool_close(struct accounts_tool *t);
 
+/* May there be one more user or token? */
+int accounts_tool_room(const struct accounts_tool *t, struct err *err);
+
 /* Operands, and options between and behind them. */
 struct accounts_words {
     bool help;

@@ -126,6 +126,9 @@ static const struct accounts_user *api_tokens_user(struct server *s, const struc
     if (req->token->parent != NULL)
         api_error_set(error, 403, "child_token", NULL,
                       "A child token makes only child tokens: POST /v1/tokens/children.");
+    else if (accounts_full(s->accounts.accounts))
+        api_error_set(error, 429, "full", NULL,
+                      "There are as many users and tokens as there may be.");
     else if (u == NULL || u->deleted)
         api_error_set(error, 404, "not_found", "/user", "There is no user named %s.", name);
     else

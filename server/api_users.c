@@ -68,6 +68,9 @@ static void api_users_set(struct accounts_user *u, const struct account_request 
 static int api_users_check_new(const struct accounts *a, const char *name,
                                struct api_error *error) {
     const struct accounts_user *known = accounts_user_find(a, name);
+    if (accounts_full(a))
+        return api_error_set(error, 429, "full", NULL,
+                             "There are as many users and tokens as there may be.");
     if (known == NULL)
         return 0;
     if (known->deleted)

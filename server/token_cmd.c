@@ -77,7 +77,7 @@ static int token_cmd_new(const struct token_args *args, struct accounts_tool *t,
     struct accounts_token row;
     char text[TOKEN_TEXT_LEN + 1] = "", scopes[ACCOUNTS_SCOPE_NAMES_SIZE], when[32];
     char *policies = NULL;
-    if (u == NULL)
+    if (u == NULL || accounts_tool_room(t, err) < 0)
         return -1;
     int rc = token_cmd_wish(args, &wish, &policies, err);
     if (rc == 0)

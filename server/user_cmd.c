@@ -70,7 +70,8 @@ static int user_cmd_add(const struct user_args *args, struct accounts_tool *t, s
                                       : "there is a user %s already",
                        name);
     accounts_quota_unlimited(&u.quota);
-    if (user_cmd_quotas(&u.quota, args->quota.item, args->quota.count, err) < 0 ||
+    if (accounts_tool_room(t, err) < 0 ||
+        user_cmd_quotas(&u.quota, args->quota.item, args->quota.count, err) < 0 ||
         store_accounts_add_user(t->store, &u, err) < 0 ||
         accounts_tool_changed(t, "user add", name, err) < 0)
         return -1;
