@@ -14,10 +14,12 @@ void accounts_quota_write(struct json_out *j, const char *key, const struct quot
                           bool all) {
     json_out_open(j, key, '{');
     for (unsigned i = 0; i < QUOTA_COUNT; i++) {
-        if (q->v[i] != QUOTA_UNLIMITED)
+        if (q->v[i] < QUOTA_NONE)
             json_out_u64(j, quota_name(i), q->v[i]);
         else if (all)
             json_out_null(j, quota_name(i));
+        else if (q->v[i] == QUOTA_NONE)
+            json_out_str(j, quota_name(i), "none");
     }
     json_out_close(j, '}');
 }
@@ -33,6 +35,8 @@ int accounts_quota_read(const char *text, struct quota_limits *q, struct err *er
         const json_t *value = json_object_get(root, quota_name(i));
         if (json_is_integer(value) && json_integer_value(value) >= 0)
             q->v[i] = (uint64_t)json_integer_value(value);
+        else if (json_is_string(value))
+            q->v[i] = QUOTA_NONE;
     }
     json_decref(root);
     return 0;
@@ -40,8 +44,8 @@ int accounts_quota_read(const char *text, struct quota_limits *q, struct err *er
 
 static int accounts_quota_value(enum quota_kind kind, const char *text, uint64_t *value,
                                 struct err *err) {
-    if (strcmp(text, "none") == 0) {
-        *value = QUOTA_UNLIMITED;
+    if (strcmp(text, "none") == 0 || strcmp(text, "default") == 0) {
+        *value = text[0] == 'n' ? QUOTA_NONE : QUOTA_UNLIMITED;
         return 0;
     }
     switch (kind) {
@@ -68,7 +72,7 @@ int accounts_quota_set(struct quota_limits *q, const char *word, struct err *err
                    : 0;
     }
     return err_set(err, ERR_INVALID, 0,
-                   "a quota is NAME=VALUE (or NAME=none) with one of the names runs, "
+                   "a quota is NAME=VALUE, NAME=none or NAME=default with one of the names runs, "
                    "parallel_runs, sandboxes, mem_bytes, disk_bytes, cpu_ms_per_day, result_bytes "
                    "and snapshot_bytes, not %.60s",
                    word);

@@ -38,6 +38,10 @@ void api_sandbox_life_pause(struct server *s, struct http_req *req, const struct
 void api_sandbox_life_resume(struct server *s, struct http_req *req, const struct route_args *args);
 void api_sandbox_life_restore(struct server *s, struct http_req *req,
                               const struct route_args *args);
+/* Has the caller's quota room for so many sandboxes of this kind? */
+int api_sandboxes_check_quota(struct server *s, const struct http_req *req,
+                              const struct sandbox_spec *spec, uint64_t count,
+                              struct api_error *error);
 /* Answers with the object of a sandbox. */
 void api_sandboxes_reply(struct http_req *req, int status, const struct sandbox *sb);
 /* Answers why a request to a sandbox could not be made: 409 `state`, 429, 500. */
@@ -95,7 +99,9 @@ void api_info_healthz(struct server *s, struct http_req *req, const struct route
 void api_info_readyz(struct server *s, struct http_req *req, const struct route_args *args);
 void api_info_capabilities(struct server *s, struct http_req *req, const struct route_args *args);
 void api_info_images(struct server *s, struct http_req *req, const struct route_args *args);
-void api_info_me(struct server *s, struct http_req *req, const struct route_args *args);
+
+/* api_me.c */
+void api_me_get(struct server *s, struct http_req *req, const struct route_args *args);
 
 /* api_metrics.c */
 void api_metrics_get(struct server *s, struct http_req *req, const struct route_args *args);

@@ -176,6 +176,14 @@ static int api_exec_record(const struct execs *set, const struct api_exec_job *j
     return audit_accepted(&job->server->audit, &asked, NULL, error);
 }
 
+static int api_exec_check_quota(const struct api_exec_job *job, struct api_error *error) {
+    struct quota_held who = {0};
+    quota_hold(job->server->quota, &who, job->req->token, job->req->user_name);
+    int rc = quota_may_exec(job->server->quota, &who, error);
+    quota_let_go(job->server->quota, &who);
+    return rc;
+}
+
 static struct exec *api_exec_start(struct execs *set, const struct api_exec_job *job,
                                    struct api_error *error) {
     const struct exec_request *r = &job->request;
@@ -186,7 +194,7 @@ static struct exec *api_exec_start(struct execs *set, const struct api_exec_job 
     char id[EXEC_ID_SIZE];
     struct err err;
     err_clear(&err);
-    if (api_exec_check_size(sb, r, error) < 0 ||
+    if (api_exec_check_size(sb, r, error) < 0 || api_exec_check_quota(job, error) < 0 ||
         api_runs_check_policy(job->req, policy->name, error) < 0 ||
         api_tokens_check_env(job->req, &step->env, "/env", error) < 0 ||
         admit_step_limits(&step->limits, "", policy, sandbox_limits(sb), &limits, error) < 0)
@@ -209,6 +217,7 @@ static struct exec *api_exec_start(struct execs *set, const struct api_exec_job 
         return NULL;
     }
     x->token = accounts_token_ref(job->req->token);
+    x->task.token = x->token;
     x->hold = hold;
     if (api_exec_record(set, job, x, error) < 0) {
         accounts_budget_release(&x->hold);

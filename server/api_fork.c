@@ -146,6 +146,8 @@ static int api_fork_prepare(struct api_fork *f, const struct sandbox *sb, struct
     str_copy(f->spec.shard, sizeof(f->spec.shard), f->shard);
     str_copy(f->spec.from, sizeof(f->spec.from), f->key);
     str_copy(f->spec.origin, sizeof(f->spec.origin), sandbox_id(sb));
+    if (api_sandboxes_check_quota(f->server, f->req, &f->spec, f->count, error) < 0)
+        return -1;
     if (!sandboxes_may_queue(&f->server->sandboxes, f->spec.owner, f->count))
         return api_error_set(error, 429, "queue_full", NULL,
                              "%zu sandboxes wait for a place. Try again later.",

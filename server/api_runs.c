@@ -187,6 +187,17 @@ static int api_runs_hold(struct accounts_token *token, size_t steps, struct admi
     return 0;
 }
 
+static int api_runs_check_quota(struct server *s, const struct http_req *req,
+                                const struct admit *admit, struct api_error *error) {
+    const uint64_t *limits = admit->run.values.v;
+    struct quota_held who = {0};
+    quota_hold(s->quota, &who, req->token, req->user_name);
+    int rc =
+        quota_may_run(s->quota, &who, limits[LIMIT_MEM_BYTES], limits[LIMIT_DISK_BYTES], error);
+    quota_let_go(s->quota, &who);
+    return rc;
+}
+
 /* Takes body->inputs over. */
 static struct run *api_runs_accept(struct server *s, struct run_request *r, struct http_req *req,
                                    struct api_runs_body *body, struct api_error *error) {
@@ -208,7 +219,8 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
     struct accounts_hold hold = {0};
     if (admit_check(r, &policy->head, &admit, error) < 0)
         return NULL;
-    if (api_runs_hold(req->token, r->step_count, &admit, &hold, error) < 0) {
+    if (api_runs_check_quota(s, req, &admit, error) < 0 ||
+        api_runs_hold(req->token, r->step_count, &admit, &hold, error) < 0) {
         free(admit.steps);
         return NULL;
     }

@@ -187,6 +187,18 @@ static int api_sandboxes_check_room(struct server *s, const struct http_req *req
     return 0;
 }
 
+int api_sandboxes_check_quota(struct server *s, const struct http_req *req,
+                              const struct sandbox_spec *spec, uint64_t count,
+                              struct api_error *error) {
+    const uint64_t *limits = spec->limits.values.v;
+    struct quota_held who = {0};
+    quota_hold(s->quota, &who, req->token, req->user_name);
+    int rc = quota_may_sandbox(s->quota, &who, count, limits[LIMIT_MEM_BYTES],
+                               limits[LIMIT_DISK_BYTES], error);
+    quota_let_go(s->quota, &who);
+    return rc;
+}
+
 static struct sandbox *api_sandboxes_make(struct server *s, struct http_req *req,
                                           struct api_error *error) {
     struct sandbox_request r;
@@ -200,7 +212,8 @@ static struct sandbox *api_sandboxes_make(struct server *s, struct http_req *req
         return NULL;
     if (traces_begin(s, req, NULL, &spec.trace, NULL, NULL) < 0)
         api_error_memory(error);
-    else if (api_sandboxes_spec(s, &r, req, &spec, error) == 0)
+    else if (api_sandboxes_spec(s, &r, req, &spec, error) == 0 &&
+             api_sandboxes_check_quota(s, req, &spec, 1, error) == 0)
         sb = sandboxes_create(&s->sandboxes, &spec, error);
     sandbox_spec_done(&spec);
     sandbox_request_done(&r);

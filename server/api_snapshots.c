@@ -95,6 +95,14 @@ static void api_snapshots_maker_gone(struct http_req *req) {
     a->req = NULL;
 }
 
+static int api_snapshots_begin(struct server *s, const struct http_req *req, struct snapshot *info,
+                               struct api_error *error) {
+    str_copy(info->owner, sizeof(info->owner), req->user_name);
+    if (req->token != NULL)
+        str_copy(info->token, sizeof(info->token), req->token->id);
+    return snapshots_begin(&s->snapshots, info, error);
+}
+
 void api_snapshots_create(struct server *s, struct http_req *req, const struct route_args *args) {
     struct api_error error = {0};
     struct err err;
@@ -107,7 +115,7 @@ void api_snapshots_create(struct server *s, struct http_req *req, const struct r
     if (a == NULL)
         api_error_memory(&error);
     if (a == NULL || sandbox_request_snapshot(body, req->body_len, a->info.name, &error) < 0 ||
-        snapshots_begin(&s->snapshots, a->info.id, &error) < 0) {
+        api_snapshots_begin(s, req, &a->info, &error) < 0) {
         free(a);
         http_reply_error(req, &error);
         return;
@@ -115,7 +123,6 @@ void api_snapshots_create(struct server *s, struct http_req *req, const struct r
     const struct sandbox_spec *spec = sandbox_spec(sb);
     a->server = s;
     a->req = req;
-    str_copy(a->info.owner, sizeof(a->info.owner), req->user_name);
     str_copy(a->info.shard, sizeof(a->info.shard), sandbox_shard(sb));
     str_copy(a->info.image, sizeof(a->info.image), spec->image);
     str_copy(a->info.policy, sizeof(a->info.policy), spec->policy.name);

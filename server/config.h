@@ -21,6 +21,7 @@
 #include "buf.h"
 #include "err.h"
 #include "opt.h"
+#include "quota.h"
 
 #define CONFIG_ROWS_MAX 63 /* settings; opt.h has 64 rows */
 #define CONFIG_LIST_MAX 64
@@ -59,6 +60,7 @@ struct config {
     unsigned queued_on_start; /* enum config_queued */
     bool keep_requests;
     uint64_t results, result_bytes, snapshots, snapshot_bytes, blob_bytes, blob_age_ms;
+    struct quota_limits default_quota; /* of users for whom nothing is said */
     bool verbose;
 
     /* Private. Strings that came from the file lie in `text`. */

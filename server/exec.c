@@ -8,6 +8,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "accounts.h"
 #include "clock.h"
 #include "end_wire.h"
 #include "execs.h"

@@ -136,7 +136,8 @@ void http_reply_error(struct http_req *req, const struct api_error *error) {
     if (error->status == 401)
         http_add_header(req, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
     if (error->status == 503 || error->status == 429)
-        http_add_header(req, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+        http_add_header(req, MHD_HTTP_HEADER_RETRY_AFTER, "%u",
+                        error->retry_after_s > 0 ? error->retry_after_s : 1);
     http_reply_json(req, error->status, json, len);
 }
 

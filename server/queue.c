@@ -165,6 +165,12 @@ void queue_done(struct queue *q) {
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
         while (lists[i]->first != NULL)
             queue_free_flow(q, lists[i]->first);
+    while (q->gates != NULL) {
+        struct queue_gate *gate = q->gates;
+        q->gates = gate->next;
+        *gate->slot = NULL;
+        free(gate);
+    }
     q->count = q->bytes = q->users = 0;
 }
 

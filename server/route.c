@@ -88,7 +88,7 @@ const struct route route_table[] = {
     {"GET", "/v1/tokens", 0, api_tokens_list, 0},
     {"POST", "/v1/tokens/children", ROUTE_BODY, api_tokens_child, 0},
     {"DELETE", "/v1/tokens/{}", 0, api_tokens_delete, 0},
-    {"GET", "/v1/me", 0, api_info_me, 0},
+    {"GET", "/v1/me", 0, api_me_get, 0},
     {"GET", "/metrics", 0, api_metrics_get, ACCOUNTS_METRICS | ACCOUNTS_ADMIN},
     {"GET", "/healthz", ROUTE_PUBLIC, api_info_healthz, 0},
     {"GET", "/readyz", ROUTE_PUBLIC, api_info_readyz, 0},

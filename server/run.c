@@ -145,6 +145,7 @@ void run_free(struct run *run) {
     receipt_inputs_free(run->inputs);
     free(run->receipt);
     answer_bytes_drop(run->answer);
+    quota_let_go(run->runs->quota, &run->held);
     accounts_token_unref(run->token);
     free(run);
 }
@@ -388,6 +389,11 @@ void run_settle(struct run *run) {
 
 /* What the runner says. */
 
+static void run_spent(struct run *run, const struct wire_usage *u) {
+    quota_spent(run->runs->quota, run->held.user, run->held.token,
+                u->cpu_user_ns + u->cpu_system_ns);
+}
+
 static void run_on_collected(struct run *run, const struct wire_end *wire) {
     bool well = wire->cause == CAUSE_EXIT && wire->exit_code == 0;
     run->collect_ended = true;
@@ -437,6 +443,7 @@ static void run_on_done(void *owner, const struct wire_done *done) {
 
 static void run_on_ended(void *owner, const struct wire_end *wire) {
     struct run *run = owner;
+    run_spent(run, &wire->usage);
     if (run->keep != NULL && run_keep_waits(run)) {
         run_on_prepared(run, wire);
         return;

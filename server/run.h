@@ -22,6 +22,7 @@
 #include "link.h"
 #include "loop.h"
 #include "queue.h"
+#include "quota.h"
 #include "request.h"
 #include "run_store.h"
 #include "trace.h"
@@ -109,6 +110,7 @@ struct run {
     bool stop; /* the jail is gone or must not be used any more: no further step, no collecting */
     struct link_jail *jail; /* NULL = none (yet, or any more) */
 
+    struct quota_held held;
     struct queue_node queued; /* from runs_add() to its end */
     uint64_t created_ms;      /* since the epoch */
     /* Monotonic: accepted, sent to the runner, first exec, end of the last step. */

@@ -119,13 +119,27 @@ static void run_keep_failed(struct run_keep *k, size_t index, const char *why) {
     snprintf(k->error, sizeof(k->error), "The state before step %zu was not kept: %s", index, text);
 }
 
+static void run_keep_owner(const struct run *run, struct snapshot *info) {
+    memset(info, 0, sizeof(*info));
+    str_copy(info->owner, sizeof(info->owner), run->owner);
+    if (run->token != NULL)
+        str_copy(info->token, sizeof(info->token), run->token->id);
+}
+
+static void run_keep_begin(struct run *run, struct api_error *error) {
+    struct snapshot info;
+    run_keep_owner(run, &info);
+    if (snapshots_begin(run->runs->snapshots, &info, error) == 0)
+        memcpy(run->keep->pending, info.id, sizeof(info.id));
+}
+
 bool run_keep_before(struct run *run, size_t index) {
     struct run_keep *k = run->keep;
     struct api_error error = {0};
     if (run->runs->snapshots == NULL)
         api_error_set(&error, 500, "internal", NULL, "Snapshots are not kept.");
     else
-        (void)snapshots_begin(run->runs->snapshots, k->pending, &error);
+        run_keep_begin(run, &error);
     if (error.status != 0) {
         run_keep_failed(k, index, error.message);
         return false;
@@ -150,10 +164,9 @@ bool run_keep_prepared(struct run *run, const struct wire_end *end) {
 static void run_keep_add(struct run *run, const struct wire_done *done) {
     struct run_keep *k = run->keep;
     struct snapshot info;
-    memset(&info, 0, sizeof(info));
+    run_keep_owner(run, &info);
     info.step = true;
     memcpy(info.id, k->pending, sizeof(info.id));
-    str_copy(info.owner, sizeof(info.owner), run->owner);
     str_copy(info.shard, sizeof(info.shard), k->shard);
     str_copy(info.image, sizeof(info.image), run->image);
     str_copy(info.policy, sizeof(info.policy), run->policy.name);

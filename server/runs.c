@@ -16,6 +16,8 @@
 /* How long runs wait while no runner is there at all; a restart of the runner takes less. */
 #define RUNS_REST_MS 500u
 #define RUNS_STARVE_MS 30000u
+/* Runs that are put aside in one round of the loop: nothing holds it up for long. */
+#define RUNS_HELD_MAX 1000u
 #define RUNS_ID_CHARS 24u
 #define RUNS_ID_TIME 10u /* of them: microseconds since the epoch, base 36 */
 
@@ -149,8 +151,43 @@ static struct run *runs_of_node(struct queue_node *node) {
     return (struct run *)(void *)((char *)node - offsetof(struct run, queued));
 }
 
+/* What comes out of jails that end lets waiting runs of the same tokens and of the same user look
+ * again: one of each, which lets the next one out when it starts. */
+static void runs_let_out(struct runs *runs, struct accounts_token *token) {
+    for (; token != NULL; token = token->parent)
+        queue_open(&runs->queue, token->use.gate);
+}
+
+void runs_quota_freed(void *arg, const char *user, struct accounts_token *token) {
+    struct runs *runs = arg;
+    runs_let_out(runs, token);
+    queue_go_on(&runs->queue, user);
+    runs_room(runs);
+}
+
+/* False: it waits for its user's or its token's own quota, and is out of the others' way. */
+static bool runs_has_quota(struct runs *runs, struct run *run) {
+    const uint64_t *limits = run->limits.values.v;
+    struct accounts_token *token;
+    const struct quota_use *use = quota_in_the_way(runs->quota, &run->held, limits[LIMIT_MEM_BYTES],
+                                                   limits[LIMIT_DISK_BYTES], &token);
+    if (use == NULL)
+        return true;
+    if (token == NULL || queue_hold(&runs->queue, &run->queued, &token->use.gate, NULL) < 0)
+        queue_aside(&runs->queue, &run->queued);
+    return false;
+}
+
+static void runs_charge(struct runs *runs, struct run *run) {
+    quota_take(runs->quota, &run->held, QUOTA_PARALLEL, 1);
+    quota_take(runs->quota, &run->held, QUOTA_MEM_BYTES, run->limits.values.v[LIMIT_MEM_BYTES]);
+    quota_take(runs->quota, &run->held, QUOTA_DISK_BYTES, run->limits.values.v[LIMIT_DISK_BYTES]);
+}
+
 static void runs_launch(struct runs *runs, struct run *run, struct link *link) {
     queue_take(&runs->queue, &run->queued);
+    runs_charge(runs, run);
+    runs_let_out(runs, run->held.token);
     runs->active++;
     metrics_observe(&runs->metrics->queue_wait, clock_mono_ns() - run->created_ns);
     run->phase = RUN_STEP;
@@ -178,17 +215,20 @@ static void runs_starved(void *arg) {
 static void runs_dispatch(void *arg) {
     struct runs *runs = arg;
     struct queue_node *node;
+    unsigned held = 0;
     while (runs->active < runs->options.active_max && (node = queue_next(&runs->queue)) != NULL) {
         struct run *run = runs_of_node(node);
         bool known = false;
         struct link *link = links_pick(runs->links, run->policy.name, run->policy.sha256, &known);
-        if (link != NULL)
+        if (link != NULL && runs_has_quota(runs, run))
             runs_launch(runs, run, link);
-        else if (!known && links_first_ready(runs->links) != NULL)
+        else if (link == NULL && !known && links_first_ready(runs->links) != NULL)
             runs_give_up(runs, run, "policy"); /* it changed while the run waited */
-        else
+        else if (link == NULL || ++held == RUNS_HELD_MAX)
             break;
     }
+    if (held == RUNS_HELD_MAX)
+        runs_room(runs);
     if (runs->queue.count == 0 || links_first_ready(runs->links) != NULL)
         loop_timer_stop(runs->loop, &runs->starve);
     else if (runs->starve.slot == 0)
@@ -238,6 +278,8 @@ int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *
         runs_unqueue(runs, run);
         return -1;
     }
+    quota_hold(runs->quota, &run->held, run->token, owner);
+    quota_take_run(runs->quota, &run->held);
     runs_insert(runs, run);
     runs->metrics->runs_accepted++;
     seen_run_accepted(runs, run);
@@ -359,6 +401,7 @@ void runs_over(struct runs *runs, struct run *run) {
         runs->active--;
         runs_rest_soon(runs);
     }
+    quota_let_go(runs->quota, &run->held);
     if (run->setup_ns != 0)
         metrics_observe(&runs->metrics->setup, run->setup_ns);
     for (size_t i = 0; i < run->step_count; i++)

@@ -12,6 +12,7 @@
 #include "metrics.h"
 #include "pipes.h"
 #include "queue.h"
+#include "quota.h"
 #include "run.h"
 
 #define RUNS_BUCKETS 8192u
@@ -44,6 +45,7 @@ struct runs {
     struct run *unsaved_first, *unsaved_last; /* over, and not written yet */
     struct loop_timer again;                  /* for them */
     struct retain *retain;                    /* how long results are kept */
+    struct quota *quota;                      /* borrowed; NULL = nobody has any */
     struct runs_options options;
     struct pipes pipes;
     struct queue queue;
@@ -85,6 +87,10 @@ void runs_cancel_all(struct runs *runs, enum cause cause);
 
 void runs_cancel_some(struct runs *runs, bool (*is_meant)(void *arg, const struct run *run),
                       void *arg);
+
+/* Something was given back that runs of this user, or made with this token (NULL: none), may wait
+ * for. */
+void runs_quota_freed(void *runs, const char *user, struct accounts_token *token);
 
 /* For run.c. */
 uint64_t runs_cpu_ms(const struct run *run);

@@ -49,6 +49,7 @@ void sandbox_free(struct sandbox *sb) {
         free(op);
     }
     sandbox_drop_kept(sb);
+    quota_let_go(sb->all->quota, &sb->held);
     sandbox_spec_done(&sb->spec);
     fd_close(&sb->dir);
     free(sb);
@@ -188,6 +189,8 @@ void sandbox_ended(struct sandbox *sb, const struct wire_end *end) {
         return;
     }
     sandbox_measure(sb, &end->usage);
+    quota_spent(sb->all->quota, sb->held.user, t->token != NULL ? t->token : sb->held.token,
+                end->usage.cpu_user_ns + end->usage.cpu_system_ns);
     sandbox_remove_task(sb, t);
     sandbox_touch(sb);
     t->ops->ended(t, end);

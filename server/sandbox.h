@@ -53,6 +53,8 @@ struct sandbox_task {
     struct sandbox *sandbox; /* NULL = not running */
     struct sandbox_task *next, *prev;
     uint32_t number; /* given by sandbox_exec() */
+    struct accounts_token
+        *token;      /* whose CPU time it is; counted by its owner; NULL = the sandbox's */
     bool command;    /* it is counted as an execution, and stands still while paused */
     enum cause kill; /* private: asked for; CAUSE_NONE = not */
     const struct sandbox_task_ops *ops;

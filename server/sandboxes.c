@@ -77,6 +77,16 @@ struct sandbox *sandboxes_find(const struct sandboxes *s, const char *id) {
     return NULL;
 }
 
+/* It lives: its places and its promises are taken. */
+static void sandboxes_charge(struct sandboxes *s, struct sandbox *sb) {
+    const uint64_t *limits = sb->spec.limits.values.v;
+    sb->held.box = true;
+    quota_hold_id(s->quota, &sb->held, sb->spec.token, sb->spec.owner);
+    quota_take(s->quota, &sb->held, QUOTA_SANDBOXES, 1);
+    quota_take(s->quota, &sb->held, QUOTA_MEM_BYTES, limits[LIMIT_MEM_BYTES]);
+    quota_take(s->quota, &sb->held, QUOTA_DISK_BYTES, limits[LIMIT_DISK_BYTES]);
+}
+
 static void sandboxes_insert(struct sandboxes *s, struct sandbox *sb) {
     struct sandbox **bucket = &s->buckets[sandboxes_hash(sb->id)];
     sb->hash_next = *bucket;
@@ -89,6 +99,8 @@ static void sandboxes_insert(struct sandboxes *s, struct sandbox *sb) {
         s->oldest = sb;
     s->newest = sb;
     s->states[sb->state]++;
+    if (sb->state != SANDBOX_GONE)
+        sandboxes_charge(s, sb);
 }
 
 static void sandboxes_remove(struct sandboxes *s, struct sandbox *sb) {
@@ -105,6 +117,7 @@ static void sandboxes_remove(struct sandboxes *s, struct sandbox *sb) {
     else
         s->oldest = sb->newer;
     s->states[sb->state]--;
+    quota_let_go(s->quota, &sb->held);
     queue_remove(&s->queue, &sb->queued);
 }
 
@@ -180,6 +193,7 @@ void sandboxes_gone(struct sandboxes *s, struct sandbox *sb) {
     err_clear(&err);
     if (sandbox_store_write(sb, &err) < 0)
         log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
+    quota_let_go(s->quota, &sb->held);
     sandbox_spec_done(&sb->spec);
     fd_close(&sb->dir);
     sandbox_store_remove(s, sb->id, false);
@@ -281,7 +295,9 @@ bool sandboxes_may_queue(const struct sandboxes *s, const char *user, size_t cou
 }
 
 static int sandboxes_enqueue(struct sandboxes *s, struct sandbox *sb, struct api_error *error) {
-    struct queue_entry entry = {.user = sb->spec.owner, .lane = QUEUE_NORMAL};
+    struct queue_entry entry = {.user = sb->spec.owner,
+                                .weight = sb->held.user != NULL ? sb->held.user->weight : 0,
+                                .lane = QUEUE_NORMAL};
     if (queue_push(&s->queue, &sb->queued, &entry, NULL) < 0)
         return api_error_memory(error);
     loop_timer_at(s->loop, &sb->watchdog, clock_mono_ns() + SANDBOX_SLOT_MS * CLOCK_NS_PER_MS,

@@ -13,6 +13,7 @@
 #include "loop.h"
 #include "metrics.h"
 #include "queue.h"
+#include "quota.h"
 #include "request.h"
 #include "sandbox.h"
 #include "sandbox_spare.h"
@@ -76,6 +77,7 @@ struct sandboxes {
     struct links *links;
     struct metrics *metrics;
     struct work *work;
+    struct quota *quota; /* borrowed; NULL = nobody has any */
     struct sandboxes_options options;
     uint64_t answer_ms; /* SANDBOX_ANSWER_MS, but for tests */
     uint64_t gone_ms;   /* SANDBOXES_GONE_MS, but for tests */

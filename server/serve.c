@@ -179,6 +179,17 @@ static int serve_accounts(struct serve *v, struct err *err) {
     return accounts_live_start(&s->accounts, s->loop, s->store, &s->log, err);
 }
 
+static int serve_quota(struct serve *v, struct err *err) {
+    struct server *s = &v->server;
+    struct quota_options options = {.loop = s->loop,
+                                    .log = &s->log,
+                                    .store = s->store,
+                                    .accounts = s->accounts.accounts,
+                                    .defaults = v->config.default_quota};
+    s->quota = quota_new(&options, err);
+    return s->quota == NULL ? -1 : 0;
+}
+
 static int serve_probe(struct serve *v, struct err *err) {
     fd_cleanup int dir = state_open_dir(&v->server.state, STATE_SERVER, err);
     if (dir < 0 || spool_probe(dir, err) < 0)
@@ -273,6 +284,8 @@ static int serve_core(struct serve *v, struct err *err) {
     s->exec_ended = audit_exec_ended;
     s->runs.key = &s->receipt_key;
     s->runs.work = s->work;
+    s->runs.quota = s->sandboxes.quota = s->snapshots.quota = s->quota;
+    quota_watch(s->quota, runs_quota_freed, &s->runs);
     if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0 ||
         snapshots_start(&s->snapshots, &v->snapshots, err) < 0)
         return -1;
@@ -367,8 +380,9 @@ static int (*const serve_stages[])(struct serve *v, struct err *err) = {
     serve_probe,    /* what it must enforce itself */
     serve_store,    /* the loop, and the database */
     serve_blobs,    /* contents of workspaces that are there already */
+    serve_accounts, /* who may ask … */
+    serve_quota,    /* … and for how much */
     serve_core,     /* workers, connections to the runner */
-    serve_accounts, /* who may ask */
     serve_results,  /* what the database knows of runs */
     serve_http,
 };
@@ -425,12 +439,15 @@ static void serve_clean_up(struct serve *v) {
     audit_stop(&s->audit);
     idempotency_free(s->idempotency);
     retain_free(s->retain);
+    if (s->quota != NULL)
+        quota_watch(s->quota, NULL, NULL);
     runs_done(&s->runs);
     sandboxes_done(&s->sandboxes);
     snapshots_done(&s->snapshots);
     execs_hub_free(s->exec_hub);
     blobs_close(s->blobs);
     links_stop(&s->links);
+    quota_free(s->quota);
     accounts_live_stop(&s->accounts);
     store_close(s->store);
     loop_free(s->loop);

@@ -12,6 +12,7 @@
 #include "log.h"
 #include "loop.h"
 #include "metrics.h"
+#include "quota.h"
 #include "runs.h"
 #include "sandboxes.h"
 #include "seen.h"
@@ -44,6 +45,7 @@ struct server {
     struct store *store;
     struct store_waiter answers; /* those that are held back until the store has committed */
     struct accounts_live accounts;
+    struct quota *quota;
     struct links links;
     struct metrics metrics;
     struct runs runs;

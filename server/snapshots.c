@@ -77,6 +77,8 @@ static void snapshots_insert(struct snapshots *s, struct snapshot *snap) {
         s->oldest = snap;
     s->count++;
     s->bytes += snap->added_bytes;
+    quota_hold_id(s->quota, &snap->held, snap->token, snap->owner);
+    quota_take(s->quota, &snap->held, QUOTA_SNAPSHOT_BYTES, snap->added_bytes);
 }
 
 static void snapshots_file_name(const char *id, char *out, size_t size) {
@@ -99,6 +101,7 @@ static void snapshots_forget(struct snapshots *s, struct snapshot *snap) {
         s->oldest = snap->newer;
     s->count--;
     s->bytes -= snap->added_bytes;
+    quota_let_go(s->quota, &snap->held);
     snapshots_file_name(snap->id, file, sizeof(file));
     if (!snap->step)
         (void)unlinkat(s->dir, file, 0);
@@ -106,11 +109,12 @@ static void snapshots_forget(struct snapshots *s, struct snapshot *snap) {
 }
 
 static json_t *snapshots_encode(const struct snapshot *x) {
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "version", 1,
-                     "owner", x->owner, "shard", x->shard, "image", x->image, "policy", x->policy,
-                     "source", x->source, "name", x->name, "disk", (json_int_t)x->disk, "bytes",
-                     (json_int_t)x->bytes, "files", (json_int_t)x->files, "added_bytes",
-                     (json_int_t)x->added_bytes, "created_at", (json_int_t)x->created_ms);
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "version",
+                     1, "owner", x->owner, "token", x->token, "shard", x->shard, "image", x->image,
+                     "policy", x->policy, "source", x->source, "name", x->name, "disk",
+                     (json_int_t)x->disk, "bytes", (json_int_t)x->bytes, "files",
+                     (json_int_t)x->files, "added_bytes", (json_int_t)x->added_bytes, "created_at",
+                     (json_int_t)x->created_ms);
 }
 
 static void snapshots_write(struct snapshots *s, const struct snapshot *snap) {
@@ -137,6 +141,7 @@ static void snapshots_pass_on(struct snapshots *s, const struct snapshot *snap) 
     uint64_t more = snap->added_bytes < room ? snap->added_bytes : room;
     x->added_bytes += more;
     s->bytes += more;
+    quota_take(s->quota, &x->held, QUOTA_SNAPSHOT_BYTES, more);
     if (!x->step)
         snapshots_write(s, x);
 }
@@ -174,9 +179,15 @@ static void snapshots_make_room(struct snapshots *s) {
     }
 }
 
-int snapshots_begin(struct snapshots *s, char id[SANDBOX_ID_SIZE], struct api_error *error) {
+int snapshots_begin(struct snapshots *s, struct snapshot *info, struct api_error *error) {
     struct err err;
+    struct quota_held who = {0};
     err_clear(&err);
+    quota_hold_id(s->quota, &who, info->token, info->owner);
+    int rc = quota_may_snapshot(s->quota, &who, error);
+    quota_let_go(s->quota, &who);
+    if (rc < 0)
+        return -1;
     snapshots_make_room(s);
     if (s->count + s->pending >= s->options.count)
         return api_error_set(error, 429, "quota", NULL,
@@ -188,7 +199,7 @@ int snapshots_begin(struct snapshots *s, char id[SANDBOX_ID_SIZE], struct api_er
                              "The snapshots hold %" PRIu64 " bytes; the server may keep %" PRIu64
                              " (--snapshot-bytes). Delete some.",
                              s->bytes, s->options.bytes);
-    if (id_make(id, SANDBOX_ID_SIZE, SNAPSHOTS_PREFIX, &err) < 0) {
+    if (id_make(info->id, sizeof(info->id), SNAPSHOTS_PREFIX, &err) < 0) {
         log_err(s->log, LOG_ERROR, "snapshot_not_made", &err);
         return api_error_memory(error);
     }
@@ -310,6 +321,7 @@ static bool snapshots_decode(const json_t *root, struct snapshot *x) {
                 snapshots_number(root, "added_bytes", &x->added_bytes) &&
                 snapshots_number(root, "created_at", &x->created_ms);
     x->disk = (uint32_t)disk;
+    (void)snapshots_text(root, "token", x->token, sizeof(x->token)); /* older ones have none */
     return well;
 }
 

@@ -22,6 +22,7 @@
 struct snapshot {
     char id[SANDBOX_ID_SIZE]; /* and the runner's key */
     char owner[SANDBOX_OWNER_SIZE];
+    char token[ACCOUNTS_TOKEN_ID_SIZE]; /* that asked for it; "" = not known */
     char shard[LINK_NAME_MAX];
     char image[WIRE_NAME_MAX], policy[WIRE_NAME_MAX];
     char source[SANDBOX_ID_SIZE]; /* of what: a sandbox or a run */
@@ -31,6 +32,7 @@ struct snapshot {
     uint64_t bytes, files, added_bytes;
     uint64_t created_ms;
 
+    struct quota_held held;
     bool settled; /* its shard is there and has it */
     struct snapshot *hash_next, *newer, *older;
 };
@@ -44,6 +46,7 @@ struct snapshots {
     struct loop *loop; /* borrowed, as are log and links */
     struct log *log;
     struct links *links;
+    struct quota *quota; /* borrowed; NULL = nobody has any */
     struct snapshots_options options;
     struct snapshot *buckets[SNAPSHOTS_BUCKETS];
     struct snapshot *newest, *oldest;
@@ -63,9 +66,10 @@ void snapshots_ready(struct snapshots *s, struct link *l);
 void snapshots_down(struct snapshots *s, const struct link *l);
 void snapshots_dead(struct snapshots *s, const char *shard);
 
-/* Names a snapshot and holds a place for it until snapshots_add() or snapshots_give_up(); the
- * oldest steps of runs go when there is none. -1: *error is 429, with the quota that is used up. */
-int snapshots_begin(struct snapshots *s, char id[SANDBOX_ID_SIZE], struct api_error *error);
+/* Names a snapshot of `info` (whose owner and token are set) and holds a place for it until
+ * snapshots_add() or snapshots_give_up(); the oldest steps of runs go when there is none. -1:
+ * *error is 429, with the quota that is used up. */
+int snapshots_begin(struct snapshots *s, struct snapshot *info, struct api_error *error);
 void snapshots_give_up(struct snapshots *s);
 /* The runner has made it: `info` (but for what is private) and what DONE said. NULL when memory is
  * short; the runner's is then dropped. */

@@ -155,8 +155,8 @@ static int user_cmd_quota(const struct user_args *args, struct accounts_tool *t,
             return -1;
     }
     for (unsigned i = 0; i < QUOTA_COUNT; i++) {
-        if (u->quota.v[i] == QUOTA_UNLIMITED)
-            printf("%-16s none\n", quota_name(i));
+        if (u->quota.v[i] >= QUOTA_NONE)
+            printf("%-16s %s\n", quota_name(i), u->quota.v[i] == QUOTA_NONE ? "none" : "default");
         else
             printf("%-16s %" PRIu64 "\n", quota_name(i), u->quota.v[i]);
     }

@@ -36,6 +36,8 @@ int api_error_set(struct api_error *e, int status, const char *code, const char 
     e->status = status;
     (void)snprintf(e->code, sizeof(e->code), "%s", code);
     (void)snprintf(e->field, sizeof(e->field), "%s", field ? field : "");
+    e->quota[0] = '\0';
+    e->retry_after_s = 0;
     va_start(args, fmt);
     (void)vsnprintf(e->message, sizeof(e->message), fmt, args);
     va_end(args);
@@ -44,13 +46,22 @@ int api_error_set(struct api_error *e, int status, const char *code, const char 
     return -1;
 }
 
+int api_error_quota(struct api_error *e, const char *quota, unsigned retry_after_s) {
+    if (!e)
+        return -1;
+    (void)snprintf(e->quota, sizeof(e->quota), "%s", quota);
+    e->retry_after_s = retry_after_s;
+    return -1;
+}
+
 int api_error_memory(struct api_error *e) {
     return api_error_set(e, 500, "internal", NULL, "The server is out of memory.");
 }
 
 char *api_error_encode(const struct api_error *e, size_t *len) {
-    json_t *body = json_pack("{s:{s:s, s:s, s:s?}}", "error", "code", e->code, "message",
-                             e->message, "field", e->field[0] ? e->field : NULL);
+    json_t *body =
+        json_pack("{s:{s:s, s:s, s:s?, s:s*}}", "error", "code", e->code, "message", e->message,
+                  "field", e->field[0] ? e->field : NULL, "quota", e->quota[0] ? e->quota : NULL);
     char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
     json_decref(body);
     if (text && len)
@@ -72,5 +83,6 @@ int api_error_decode(const json_t *body, int status, struct api_error *e) {
     }
     (void)api_error_set(e, status, api_error_text(object, "code"), api_error_text(object, "field"),
                         "%s", message);
+    (void)api_error_quota(e, api_error_text(object, "quota"), 0);
     return 0;
 }

@@ -10,12 +10,15 @@ struct json_t;
 #define API_ERROR_CODE_MAX 48
 #define API_ERROR_MESSAGE_MAX 400
 #define API_ERROR_FIELD_MAX 256
+#define API_ERROR_QUOTA_MAX 32
 
 struct api_error {
     int status;                          /* HTTP status; 0 = no error */
     char code[API_ERROR_CODE_MAX];       /* slug for programs */
     char message[API_ERROR_MESSAGE_MAX]; /* one plain sentence for people, UTF-8 */
     char field[API_ERROR_FIELD_MAX];     /* JSON pointer into the request; "" = none or the whole */
+    char quota[API_ERROR_QUOTA_MAX];     /* which one is used up; "" = none */
+    unsigned retry_after_s;              /* of a 429 or 503; 0 = a second */
 };
 
 /* Fills *e (which may be NULL). `field` may be NULL. Texts that do not fit are cut at a character
@@ -23,6 +26,9 @@ struct api_error {
  * reads well. */
 int api_error_set(struct api_error *e, int status, const char *code, const char *field,
                   const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+/* Adds which quota it is and when to try again. Returns -1. */
+int api_error_quota(struct api_error *e, const char *quota, unsigned retry_after_s);
 
 /* As api_error_set(500, "internal"): a failure of ours, "Out of memory." */
 int api_error_memory(struct api_error *e);

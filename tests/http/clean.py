@@ -197,12 +197,14 @@ def files(state):
     and what is made in advance is nobody's."""
     found = []
     for at, dirs, plain in os.walk(state):
-        dirs[:] = [d for d in dirs if d not in ("rootfs", "log", "spare", "results")]
+        dirs[:] = [d for d in dirs if d not in ("rootfs", "log", "spare", "results", "audit")]
         if os.path.basename(at) == "blobs":
             # Contents are kept for the next sync; what is half there is not.
             dirs[:] = [d for d in dirs if d == "tmp"]
         if os.path.basename(at) == "sandboxes":
             dirs[:] = [d for d in dirs if not remembered(os.path.join(at, d))]
+        # What administrators' commands did is written down for good.
+        plain = [one for one in plain if not one.startswith("audit.cmd.")]
         found.extend(os.path.join(at, one) for one in dirs + plain)
     return sorted(found)
 

@@ -97,8 +97,8 @@ def _(_):
         worst = 0
         for index, (_, user) in enumerate(order):
             counts[user] += 1
-            # Starts within one millisecond may be in any order.
-            if index + 1 < len(order) and order[index + 1][0] > order[index][0]:
+            # What is known of a start is two times, each cut to milliseconds.
+            if index + 1 < len(order) and order[index + 1][0] > order[index][0] + 2:
                 worst = max(worst, max(counts) - min(counts))
         check.true(worst <= 1, "some user was %d runs ahead of another" % worst)
         check.true(len(healthz) > 50, "healthz answered only %d times" % len(healthz))

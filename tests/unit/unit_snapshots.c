@@ -74,7 +74,7 @@ static struct snapshot *add(struct side *t, uint64_t added, bool step) {
     struct api_error error = {0};
     memset(&info, 0, sizeof(info));
     memset(&done, 0, sizeof(done));
-    if (snapshots_begin(&t->all, info.id, &error) < 0)
+    if (snapshots_begin(&t->all, &info, &error) < 0)
         fail_msg("%s", error.message);
     snprintf(info.owner, sizeof(info.owner), "ann");
     snprintf(info.shard, sizeof(info.shard), FAKE_SOCKET);
@@ -91,8 +91,8 @@ static struct snapshot *add(struct side *t, uint64_t added, bool step) {
 
 static void refused(struct side *t, const char *option) {
     struct api_error error = {0};
-    char id[SANDBOX_ID_SIZE];
-    assert_int_equal(snapshots_begin(&t->all, id, &error), -1);
+    struct snapshot info = {0};
+    assert_int_equal(snapshots_begin(&t->all, &info, &error), -1);
     assert_int_equal(error.status, 429);
     assert_non_null(strstr(error.message, option));
 }
@@ -100,11 +100,11 @@ static void refused(struct side *t, const char *option) {
 static void test_bounded_in_number_and_bytes(void **state) {
     struct side *t = *state;
     struct api_error error = {0};
-    char id[SANDBOX_ID_SIZE];
+    struct snapshot info = {0};
     struct snapshot *first = add(t, 10, false);
     add(t, 10, false);
     /* One that is being made counts. */
-    assert_int_equal(snapshots_begin(&t->all, id, &error), 0);
+    assert_int_equal(snapshots_begin(&t->all, &info, &error), 0);
     refused(t, "--snapshots");
     snapshots_give_up(&t->all);
     struct snapshot *large = add(t, 2048, false);
