@@ -57,7 +57,8 @@ PACKAGES_lint := clang-format-14 python3
 # here, and of nothing else, because the compiler is given no other path.
 
 DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/init \
-    server/api server agent-client/verify agent-client/model agent-client tests/bench
+    server/api server agent-client/verify agent-client/model agent-client/permission agent-client \
+    tests/bench
 
 INC_runner/base :=
 INC_runner/wire := runner/base
@@ -69,7 +70,9 @@ INC_server/api := runner/wire runner/base
 INC_server := server/api runner/wire runner/base
 INC_agent-client/verify := runner/base
 INC_agent-client/model := runner/base
-INC_agent-client := agent-client/verify agent-client/model server/api runner/wire runner/base
+INC_agent-client/permission := runner/base
+INC_agent-client := agent-client/verify agent-client/model agent-client/permission server/api \
+    runner/wire runner/base
 INC_tests/bench := runner/base
 
 # Libraries by pkg-config name, per directory that calls them.
@@ -79,6 +82,7 @@ PKG_server/api := jansson libsodium
 PKG_server := libmicrohttpd gnutls libarchive libsodium libcap sqlite3
 PKG_agent-client/model := jansson libcurl
 PKG_agent-client/verify := jansson expat libpcre2-8 libsodium
+PKG_agent-client/permission := libsodium
 PKG_agent-client := libcurl libsodium libarchive
 PKG_tests/bench := libseccomp jansson libmicrohttpd libsodium
 
