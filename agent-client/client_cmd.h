@@ -27,6 +27,7 @@ extern const struct client_cmd cp_cmd;
 extern const struct client_cmd shell_cmd;
 extern const struct client_cmd verify_cmd;
 extern const struct client_cmd policies_cmd;
+extern const struct client_cmd permission_cmd;
 extern const struct client_cmd version_cmd;
 extern const struct client_cmd help_cmd;
 

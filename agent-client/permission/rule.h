@@ -104,9 +104,11 @@ void rule_set_done(struct rule_set *set); /* accepts NULL and a zeroed struct */
 int rule_load(struct rule_set *set, enum rule_layer layer, bool trusted, const char *file,
               const char *text, size_t len, struct err *err);
 
-/* rule_builtin.c: the guard, which nothing lifts, and the defaults. */
-int rule_load_builtin(struct rule_set *set, const char *config_dir, const char *state_dir,
-                      struct err *err);
+/* rule_builtin.c: the guard, which nothing lifts; to be loaded first. */
+int rule_load_guard(struct rule_set *set, const char *config_dir, const char *state_dir,
+                    struct err *err);
+/* The defaults; last, so that of two rules that say the same the user's own is named. */
+int rule_load_default(struct rule_set *set, struct err *err);
 
 /* rule_line.c: one line that is neither empty nor an example; appends to the set. */
 struct rule_where {

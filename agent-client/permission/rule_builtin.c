@@ -21,7 +21,7 @@ static const char rule_builtin_default[] =
     "deny write **/.{claude,codex,agents,gemini,cursor}/** \"the settings of an agent\"\n"
     "deny write **/.git/hooks/** **/.git/config \"git runs what stands there\"\n";
 
-int rule_load_builtin(struct rule_set *set, const char *config_dir, const char *state_dir,
+int rule_load_guard(struct rule_set *set, const char *config_dir, const char *state_dir,
                       struct err *err) {
     char text[16384];
     int n;
@@ -34,8 +34,10 @@ int rule_load_builtin(struct rule_set *set, const char *config_dir, const char *
     n = snprintf(text, sizeof(text), rule_builtin_guard, config_dir, state_dir, config_dir);
     if (n < 0 || (size_t)n >= sizeof(text))
         return err_set(err, ERR_LIMIT, 0, "the path of a directory is too long");
-    if (rule_load(set, RULE_GUARD, true, "(guard)", text, (size_t)n, err) < 0)
-        return -1;
+    return rule_load(set, RULE_GUARD, true, "(guard)", text, (size_t)n, err);
+}
+
+int rule_load_default(struct rule_set *set, struct err *err) {
     return rule_load(set, RULE_DEFAULT, true, "(default)", rule_builtin_default,
                      sizeof(rule_builtin_default) - 1, err);
 }

@@ -63,8 +63,9 @@ static void fixture_load(struct fixture *f, const char *text, size_t len, bool h
     struct err e = {0};
 
     unit_works(rule_set_init(&f->rules, WORKSPACE, HOME, &e), e);
-    unit_works(rule_load_builtin(&f->rules, HOME "/.config/pinfold", HOME "/.state", &e), e);
+    unit_works(rule_load_guard(&f->rules, HOME "/.config/pinfold", HOME "/.state", &e), e);
     unit_works(rule_load(&f->rules, RULE_USER, true, "test.rules", text, len, &e), e);
+    unit_works(rule_load_default(&f->rules, &e), e);
     unit_works(perm_init(&f->perm, &f->rules, &config, &e), e);
     unit_works(perm_check_examples(&f->perm, &e), e);
 }
