@@ -31,8 +31,15 @@ static int perm_path_push(struct perm *p, struct rule_path *out, const char *par
     copy = arena_copy(&p->arena, part, len);
     if (copy == NULL)
         return -1;
+    for (size_t i = 0; i < len && !out->marked; i++)
+        out->marked = part[i] > 0 && part[i] < ' ' && part[i] != '\n' && part[i] != '\t';
     out->part[out->count++] = copy;
     return 0;
+}
+
+static void perm_path_seal(struct rule_path *path) {
+    path->name = path->count > 0 ? path->part[path->count - 1] : NULL;
+    path->name_len = path->name != NULL ? strlen(path->name) : 0;
 }
 
 int perm_path_build(struct perm *p, const struct rule_path *cwd, const char *text,
@@ -59,18 +66,12 @@ int perm_path_build(struct perm *p, const struct rule_path *cwd, const char *tex
         text += n;
         text += *text == '/';
     }
+    perm_path_seal(out);
     return 0;
 }
 
 static bool perm_path_literal(const struct rule_path *path) {
-    static const char marks[] = {BASH_MARK_ANY, BASH_MARK_TILDE, BASH_MARK_STAR, BASH_MARK_ONE, 0};
-
-    if (path->anywhere)
-        return false;
-    for (size_t i = 0; i < path->count; i++)
-        if (strpbrk(path->part[i], marks) != NULL)
-            return false;
-    return true;
+    return !path->anywhere && !path->marked;
 }
 
 static bool perm_path_below(const struct rule_path *path, const struct rule_path *base) {
@@ -121,6 +122,7 @@ static int perm_path_resolve(struct perm *p, const struct rule_path *cwd, const 
             return -1;
         out->part[out->count++] = found.part[i];
     }
+    perm_path_seal(out);
     return 1;
 }
 
@@ -155,9 +157,11 @@ static bool perm_path_allows(const struct rule *rule, const struct perm_path_pai
 }
 
 static enum rule_fit perm_path_hits(const struct rule *rule, const struct perm_path_pair *pair) {
-    enum rule_fit fit = rule_path_may(&rule->parts, &pair->written);
+    enum rule_fit fit = RULE_FIT_NO;
 
-    if (fit != RULE_FIT_YES && pair->known == 1) {
+    if (!rule_path_far(&rule->parts, &pair->written))
+        fit = rule_path_may(&rule->parts, &pair->written);
+    if (fit != RULE_FIT_YES && pair->known == 1 && !rule_path_far(&rule->parts, &pair->real)) {
         enum rule_fit real = rule_path_may(&rule->parts, &pair->real);
 
         fit = real > fit ? real : fit;

@@ -49,7 +49,11 @@ struct rule_token {
 struct rule_parts {
     const char **part;
     size_t count;
-    bool anywhere; /* begins with "**": the place in the file system does not matter */
+    bool anywhere;    /* begins with "**": the place in the file system does not matter */
+    size_t lead;      /* components at the beginning that are plain names */
+    const char *last; /* the end that the last component must have; NULL = any */
+    size_t last_len;
+    bool last_plain; /* it is all of it */
 };
 
 struct rule {
@@ -140,9 +144,23 @@ bool rule_glob(const char *pattern, const char *text);
 /* A path that a command names. */
 struct rule_path {
     bool anywhere; /* below some directory that is not known */
+    bool marked;   /* a component holds a mark */
     size_t count;
+    const char *name; /* the last component, and its length; NULL = look at part[] */
+    size_t name_len;
     const char *part[RULE_PATH_MAX]; /* may hold marks */
 };
+
+/* Cannot fit, told by the end of the last component: nearly every path fits nearly no pattern. */
+static inline bool rule_path_far(const struct rule_parts *pattern, const struct rule_path *path) {
+    if (path->name == NULL || path->marked || pattern->last == NULL)
+        return false;
+    if (path->name_len < pattern->last_len ||
+        (pattern->last_plain && path->name_len != pattern->last_len))
+        return true;
+    return pattern->last_len > 0 &&
+           path->name[path->name_len - 1] != pattern->last[pattern->last_len - 1];
+}
 
 enum rule_fit { RULE_FIT_NO, RULE_FIT_MAYBE, RULE_FIT_YES };
 /* For deny and ask: RULE_FIT_YES when nothing but the place of the path, or a glob, is unknown. */

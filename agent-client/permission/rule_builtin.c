@@ -22,7 +22,7 @@ static const char rule_builtin_default[] =
     "deny write **/.git/hooks/** **/.git/config \"git runs what stands there\"\n";
 
 int rule_load_guard(struct rule_set *set, const char *config_dir, const char *state_dir,
-                      struct err *err) {
+                    struct err *err) {
     char text[16384];
     int n;
 

@@ -40,6 +40,19 @@ static int rule_path_split(struct rule_set *set, struct rule_parts *out, const c
     return 0;
 }
 
+/* What rule_path_hopeless() looks at. */
+static void rule_path_hints(struct rule_parts *p) {
+    const char *last = p->count > 0 ? p->part[p->count - 1] : "**", *star = strrchr(last, '*');
+
+    while (p->lead < p->count && strchr(p->part[p->lead], '*') == NULL)
+        p->lead++;
+    if (rule_path_is_double(last))
+        return;
+    p->last = star != NULL ? star + 1 : last;
+    p->last_len = strlen(p->last);
+    p->last_plain = star == NULL;
+}
+
 int rule_path_compile(struct rule_set *set, const char *pattern, bool allow, struct rule_parts *out,
                       struct err *err) {
     bool anywhere = strncmp(pattern, "**", 2) == 0 && (pattern[2] == '/' || pattern[2] == '\0');
@@ -68,6 +81,7 @@ int rule_path_compile(struct rule_set *set, const char *pattern, bool allow, str
     if (len > 0 && pattern[strlen(pattern) - 1] == '/' &&
         rule_path_push(set, out, "**", 2, err) < 0)
         return -1;
+    rule_path_hints(out);
     for (size_t i = 0; i < out->count; i++)
         doubles += rule_path_is_double(out->part[i]);
     if (doubles > 4)
@@ -131,22 +145,39 @@ static void rule_path_row(const struct rule_parts *p, const char *part, const un
     }
 }
 
-/* Cheap reasons to say no before the table is filled. */
+/* Cheap reasons to say no before the table is filled: nearly every path fits nearly no pattern. */
 static bool rule_path_hopeless(const struct rule_parts *p, const struct rule_path *path) {
-    static const char marks[] = {BASH_MARK_ANY, BASH_MARK_TILDE, BASH_MARK_STAR, BASH_MARK_ONE, 0};
-    const char *a, *b;
+    size_t lead = p->lead < path->count ? p->lead : path->count;
 
-    if (p->count == 0 || path->count == 0)
+    if (path->marked || path->count == 0 || p->count == 0)
         return false;
-    a = p->part[p->count - 1];
-    b = path->part[path->count - 1];
-    if (strchr(a, '*') == NULL && strpbrk(b, marks) == NULL)
-        return strcmp(a, b) != 0;
-    if (path->anywhere || p->anywhere)
+    if (p->last != NULL) {
+        const char *name = path->part[path->count - 1];
+        size_t len = strlen(name);
+
+        if (len < p->last_len || (p->last_plain && len != p->last_len) ||
+            memcmp(name + len - p->last_len, p->last, p->last_len) != 0)
+            return true;
+    }
+    if (path->anywhere)
         return false;
-    a = p->part[0];
-    b = path->part[0];
-    return strchr(a, '*') == NULL && strpbrk(b, marks) == NULL && strcmp(a, b) != 0;
+    if (p->anywhere) {
+        const char *name = p->count > 1 ? p->part[1] : "*";
+
+        if (strchr(name, '*') != NULL)
+            return false;
+        for (size_t i = 0; i < path->count; i++)
+            if (path->part[i][0] == name[0] && strcmp(path->part[i], name) == 0)
+                return false;
+        return true;
+    }
+    /* A shorter path fits only what "**" lets be shorter by one. */
+    if (path->count < p->lead)
+        return true;
+    for (size_t i = lead; i-- > 0;)
+        if (strcmp(p->part[i], path->part[i]) != 0)
+            return true;
+    return false;
 }
 
 /* How many components there are up to the last one that is a name. */
@@ -188,13 +219,8 @@ enum rule_fit rule_path_may(const struct rule_parts *p, const struct rule_path *
 }
 
 bool rule_path_must(const struct rule_parts *p, const struct rule_path *path) {
-    static const char marks[] = {BASH_MARK_ANY, BASH_MARK_TILDE, BASH_MARK_STAR, BASH_MARK_ONE, 0};
-
-    if (path->anywhere)
+    if (path->anywhere || path->marked)
         return false;
-    for (size_t j = 0; j < path->count; j++)
-        if (strpbrk(path->part[j], marks) != NULL)
-            return false;
     // "src/**" allows what is in src, not src itself.
     if (p->count > 0 && rule_path_is_double(p->part[p->count - 1]) && path->count < p->count)
         return false;
