@@ -15,7 +15,7 @@
 
 struct permission_options {
     const char *rules, *workspace, *kind;
-    bool json, headless;
+    bool json, headless, null;
 };
 
 /* Text for JSON: what is not UTF-8 came from a command that is opaque for that. */
@@ -153,6 +153,17 @@ static int permission_status(const struct perm_verdict *v, bool check) {
     return v->verdict == RULE_ASK ? PERMISSION_EXIT_ASK : PERMISSION_EXIT_DENY;
 }
 
+/* Each command of `text`, which ends with a NUL byte: one line of JSON. */
+static void permission_each(struct permission_rules *r, int kind, const struct buf *text) {
+    for (size_t pos = 0; pos < text->len;) {
+        size_t n = strnlen(text->data + pos, text->len - pos);
+        struct buf one = {.data = text->data + pos, .len = n};
+
+        permission_print_json(permission_judge(&r->perm, kind, &one), r->files.policy);
+        pos += n + 1;
+    }
+}
+
 static int permission_do(const struct permission_options *o, int argc, char **argv, bool check) {
     struct permission_rules r;
     struct err err = {0};
@@ -169,6 +180,9 @@ static int permission_do(const struct permission_options *o, int argc, char **ar
     buf_init(&text, PERMISSION_COMMAND_MAX);
     if (permission_text(&text, argc, argv, &err) < 0) {
         say_line("permission: %s", err.text);
+    } else if (o->null) {
+        permission_each(&r, kind, &text);
+        status = 0;
     } else {
         const struct perm_verdict *v = permission_judge(&r.perm, kind, &text);
 
@@ -202,6 +216,11 @@ static int permission_test_or_check(int argc, char **argv, bool check) {
          .value = &o.kind,
          .help = "what the operand is: exec (a command), read, write, net, model or tool"},
         {.name = "json", .type = OPT_FLAG, .value = &o.json, .help = "one JSON object"},
+        {.name = "null",
+         .letter = '0',
+         .type = OPT_FLAG,
+         .value = &o.null,
+         .help = "the operand is -, and each command there ends with a NUL byte; implies --json"},
         {.name = "headless",
          .type = OPT_FLAG,
          .value = &o.headless,

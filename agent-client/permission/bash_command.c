@@ -362,6 +362,11 @@ struct bash_node *bash_command(struct bash_state *st) {
         st->depth--;
         return n;
     }
+    /* They begin a pipeline, not a command. */
+    if (bash_command_is(st, "!") || bash_command_is(st, "time")) {
+        bash_lex_fail(st, "a reserved word that cannot stand there");
+        return NULL;
+    }
     n = bash_command_compound(st);
     return n != NULL || st->why != NULL ? n : bash_simple(st);
 }

@@ -45,8 +45,9 @@ static void perm_exec_refuse(struct perm_call *c, const char *why) {
     perm_part_note(c->part, RULE_ASK, NULL, why);
 }
 
-/* The rules that count in a test of examples. */
-static void perm_exec_example(struct perm_call *c, const struct rule_words *words) {
+/* The rules that count in a test of examples. `bare` (or NULL) = under the bare name. */
+static void perm_exec_example(struct perm_call *c, const struct rule_words *words,
+                              const struct rule_words *bare) {
     const struct rule_example *e = c->run->example;
     bool met = false;
 
@@ -55,6 +56,7 @@ static void perm_exec_example(struct perm_call *c, const struct rule_words *word
 
         met = met || (rule->verdict == RULE_ALLOW ? rule_exec_must(rule, words)
                                                   : rule_exec_may(rule, words));
+        met = met || (rule->verdict != RULE_ALLOW && bare != NULL && rule_exec_may(rule, bare));
     }
     c->run->met = c->run->met || met;
     c->run->missed = c->run->missed || !met;
@@ -92,6 +94,20 @@ static void perm_exec_allow(struct perm_call *c, const struct rule_words *words)
                          : "no rule allows it");
 }
 
+/* The same words with the program's bare name, when it was named by a path; or NULL. */
+static const struct bash_word **perm_exec_bare(struct perm_call *c) {
+    struct arena *arena = &c->run->perm->arena;
+    const struct bash_word **bare = arena_get(arena, c->w->count * sizeof(*bare));
+    struct bash_word *name = arena_get(arena, sizeof(*name));
+
+    if (bare == NULL || name == NULL)
+        return NULL;
+    memcpy(bare, c->w->word, c->w->count * sizeof(*bare));
+    *name = (struct bash_word){.text = (char *)(uintptr_t)c->name, .len = strlen(c->name)};
+    bare[0] = name;
+    return bare;
+}
+
 static void perm_exec_rules(struct perm_call *c, bool path) {
     struct rule_words words = {.word = c->w->word,
                                .count = c->w->count,
@@ -99,26 +115,19 @@ static void perm_exec_rules(struct perm_call *c, bool path) {
                                         c->prog->risky == NULL,
                                .inside = perm_exec_inside,
                                .arg = c};
-    const struct bash_word **bare = NULL;
+    const struct bash_word **bare = path && c->name != NULL ? perm_exec_bare(c) : NULL;
+    struct rule_words other = {.word = bare, .count = c->w->count};
     const struct rule *rule;
-    struct bash_word name = *c->w->word[0];
 
     if (c->run->example != NULL) {
-        perm_exec_example(c, &words);
+        perm_exec_example(c, &words, bare != NULL ? &other : NULL);
         return;
     }
     rule = perm_deny_rule(c->run, c->w);
-    if (path && c->name != NULL && (rule == NULL || rule->verdict != RULE_DENY))
-        bare = arena_get(&c->run->perm->arena, c->w->count * sizeof(*bare));
     if (bare != NULL) {
-        const struct rule *other;
+        const struct rule *named = perm_deny_rule(c->run, &(struct perm_words){bare, c->w->count});
 
-        memcpy(bare, c->w->word, c->w->count * sizeof(*bare));
-        name.text = (char *)(uintptr_t)c->name;
-        name.flags = 0;
-        bare[0] = &name;
-        other = perm_deny_rule(c->run, &(struct perm_words){bare, c->w->count});
-        rule = other != NULL && (rule == NULL || other->verdict > rule->verdict) ? other : rule;
+        rule = named != NULL && (rule == NULL || named->verdict > rule->verdict) ? named : rule;
     }
     if (rule != NULL)
         perm_part_note(c->part, rule->verdict, rule,
@@ -131,7 +140,7 @@ static void perm_exec_rules(struct perm_call *c, bool path) {
 static void perm_exec_paths(struct perm_call *c) {
     enum perm_prog_kind kind = c->prog != NULL ? c->prog->kind : PERM_PROG_OTHER;
     bool grep = c->name != NULL && strstr(c->name, "grep") != NULL;
-    bool pattern = grep;
+    bool pattern = grep, risky = false, before = false, hard;
 
     if (kind == PERM_PROG_WORDS || kind == PERM_PROG_STATE)
         return;
@@ -150,10 +159,12 @@ static void perm_exec_paths(struct perm_call *c) {
         if (c->run->perm->reads)
             perm_path_word(c->run, c->part, word, c->cwd,
                            &(struct perm_path_ask){.kind = RULE_READ});
-        if (c->run->perm->writes && kind != PERM_PROG_READER)
-            perm_path_word(
-                c->run, c->part, word, c->cwd,
-                &(struct perm_path_ask){.kind = RULE_WRITE, .soft = kind != PERM_PROG_WRITER});
+        risky = perm_prog_risky(c->prog, c->w, i);
+        hard = kind == PERM_PROG_WRITER || risky || before;
+        if (c->run->perm->writes && (hard || kind != PERM_PROG_READER))
+            perm_path_word(c->run, c->part, word, c->cwd,
+                           &(struct perm_path_ask){.kind = RULE_WRITE, .soft = !hard});
+        before = risky;
     }
 }
 
@@ -171,6 +182,28 @@ static const struct bash_word *perm_exec_unknown(struct perm_run *run, unsigned 
     return w;
 }
 
+/* The word with something unknown wherever `hole` stands. */
+static const struct bash_word *perm_exec_filled(struct perm_run *run, const struct bash_word *word,
+                                                const char *hole) {
+    struct bash_word *w = arena_get(&run->perm->arena, sizeof(*w));
+    char *text = arena_get(&run->perm->arena, word->len + 1);
+    size_t skip = strlen(hole), n = 0;
+
+    if (w == NULL || text == NULL)
+        return NULL;
+    for (const char *p = word->text; *p != '\0';) {
+        bool here = strncmp(p, hole, skip) == 0;
+
+        text[n++] = here ? BASH_MARK_ANY : *p;
+        p += here ? skip : 1;
+    }
+    *w = *word;
+    w->text = text;
+    w->len = n;
+    w->flags |= BASH_WORD_DYNAMIC;
+    return w;
+}
+
 /* The words [from, to), those that hold `hole` (or NULL) unknown, and one more unknown. */
 static int perm_exec_inner(struct perm_call *c, size_t from, size_t to, const char *hole,
                            bool more) {
@@ -182,7 +215,7 @@ static int perm_exec_inner(struct perm_call *c, size_t from, size_t to, const ch
     for (size_t i = 0; i < count; i++) {
         inner[i] = c->w->word[from + i];
         if (hole != NULL && *hole != '\0' && strstr(inner[i]->text, hole) != NULL)
-            inner[i] = perm_exec_unknown(c->run, 0);
+            inner[i] = perm_exec_filled(c->run, inner[i], hole);
         if (inner[i] == NULL)
             return -1;
     }
@@ -196,15 +229,16 @@ static int perm_exec_inner(struct perm_call *c, size_t from, size_t to, const ch
     return 0;
 }
 
-/* A word that a shell reads as a command. */
-static void perm_exec_shell_text(struct perm_call *c, const struct bash_word *word) {
+/* A word that a shell reads as a command, from `text` on. */
+static void perm_exec_shell_text(struct perm_call *c, const struct bash_word *word,
+                                 const char *text) {
     if (!perm_exec_literal(word)) {
         c->part->opaque = true;
         perm_exec_refuse(c, "the command that it runs is not known before it runs");
-        perm_deny_scan(c->run, c->part, word->text, word->len);
+        perm_deny_scan(c->run, c->part, text, strlen(text));
         return;
     }
-    perm_script(c->run, word->text, word->len, c->cwd);
+    perm_script(c->run, text, strlen(text), c->cwd);
 }
 
 /* xargs -I NAME: the text that is replaced. */
@@ -249,7 +283,7 @@ static void perm_exec_wrap(struct perm_call *c) {
             c->cwd = PERM_CWD_UNKNOWN;
     }
     if (in.shell != NULL)
-        perm_exec_shell_text(c, in.shell);
+        perm_exec_shell_text(c, in.shell, in.shell_text);
     if (in.at < c->w->count &&
         perm_exec_inner(c, in.at, c->w->count,
                         c->prog->appends ? perm_exec_hole(c->w, in.at) : NULL,
@@ -332,7 +366,7 @@ static void perm_exec_sh(struct perm_call *c) {
     if (!bourne)
         perm_exec_refuse(c, "a shell whose language is not understood");
     if (command && i < c->w->count)
-        perm_exec_shell_text(c, c->w->word[i]);
+        perm_exec_shell_text(c, c->w->word[i], c->w->word[i]->text);
     /* In words that are not known, "-c" may be one. */
     for (i = 1; i < c->w->count && !command; i++)
         if (!perm_exec_literal(c->w->word[i]))
@@ -399,7 +433,7 @@ static void perm_exec_state(struct perm_call *c) {
         if (strcmp(c->name, never[i]) == 0)
             perm_exec_refuse(c, "a builtin that changes what commands mean");
     if (strcmp(c->name, "trap") == 0 && c->w->count > 2 && c->w->word[1]->text[0] != '-') {
-        perm_exec_shell_text(c, c->w->word[1]);
+        perm_exec_shell_text(c, c->w->word[1], c->w->word[1]->text);
         return;
     }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -244,15 +244,18 @@ static bool perm_prog_option(struct perm_prog_scan *s) {
     s->in.at++;
     if (kind == 'f')
         return true;
-    /* -Scmd and --split-string=cmd: the command is a part of the word. */
-    if (kind == '!' && rest != NULL)
-        return false;
+    if (kind == '!' && rest != NULL) {
+        s->in.shell = word;
+        s->in.shell_text = rest;
+    }
     if (rest != NULL)
         return true;
     if (!own)
         return false;
-    if (kind == '!')
+    if (kind == '!') {
         s->in.shell = s->w->word[s->in.at];
+        s->in.shell_text = s->in.shell->text;
+    }
     s->in.at++;
     return true;
 }
@@ -300,6 +303,7 @@ struct perm_inner perm_prog_inner(const struct perm_prog *prog, const struct per
         if (skip == 1 && s.in.at + 1 < w->count && strcmp(w->word[s.in.at]->text, "-c") == 0 &&
             perm_prog_short(prog->options, 'c') == '!') {
             s.in.shell = w->word[s.in.at + 1];
+            s.in.shell_text = s.in.shell->text;
             s.in.at = w->count;
         }
     }

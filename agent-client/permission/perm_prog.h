@@ -53,7 +53,8 @@ bool perm_prog_risky(const struct perm_prog *prog, const struct perm_words *w, s
 struct perm_inner {
     bool exact;                    /* false: an option is not known; it may begin anywhere */
     size_t at;                     /* == count when there is none */
-    const struct bash_word *shell; /* the value of an option that a shell will read; or NULL */
+    const struct bash_word *shell; /* the word with the value of an option that a shell will read */
+    const char *shell_text;        /* where in it the value begins */
     size_t assigns;                /* NAME=VALUE words right before `at` */
 };
 struct perm_inner perm_prog_inner(const struct perm_prog *prog, const struct perm_words *w);

@@ -56,7 +56,7 @@ static void rule_path_hints(struct rule_parts *p) {
 int rule_path_compile(struct rule_set *set, const char *pattern, bool allow, struct rule_parts *out,
                       struct err *err) {
     bool anywhere = strncmp(pattern, "**", 2) == 0 && (pattern[2] == '/' || pattern[2] == '\0');
-    size_t len = strlen(pattern), doubles = 0;
+    size_t len, doubles = 0;
 
     *out = (struct rule_parts){0};
     out->part = arena_get(&set->arena, (RULE_PARTS_MAX + 1) * sizeof(*out->part));
@@ -78,8 +78,8 @@ int rule_path_compile(struct rule_set *set, const char *pattern, bool allow, str
     if (rule_path_split(set, out, pattern, err) < 0)
         return -1;
     /* "dir/" is all that is in it. */
-    if (len > 0 && pattern[strlen(pattern) - 1] == '/' &&
-        rule_path_push(set, out, "**", 2, err) < 0)
+    len = strlen(pattern);
+    if (len > 0 && pattern[len - 1] == '/' && rule_path_push(set, out, "**", 2, err) < 0)
         return -1;
     rule_path_hints(out);
     for (size_t i = 0; i < out->count; i++)
@@ -107,7 +107,8 @@ static enum rule_fit rule_path_part(const char *pattern, const char *part) {
         return RULE_FIT_NO;
     if (rule_path_has(part, any))
         return strcmp(pattern, "*") == 0 ? RULE_FIT_YES : RULE_FIT_MAYBE;
-    return RULE_FIT_YES;
+    /* "*" alone names everything that is there, and so nothing in particular. */
+    return strspn(part, globs) == strlen(part) ? RULE_FIT_MAYBE : RULE_FIT_YES;
 }
 
 static enum rule_fit rule_path_more(enum rule_fit a, enum rule_fit b) {
@@ -120,8 +121,8 @@ static enum rule_fit rule_path_less(enum rule_fit a, enum rule_fit b) {
 
 /* From the last component to the first: row[i] is how the pattern from i on fits the path from here
  * on. `next` is the row of the component behind. */
-static void rule_path_row(const struct rule_parts *p, const char *part, const unsigned char *next,
-                          unsigned char *row) {
+static void rule_path_row(const struct rule_parts *p, const char *part, const enum rule_fit *next,
+                          enum rule_fit *row) {
     bool loose = strchr(part, BASH_MARK_ANY) != NULL || strchr(part, BASH_MARK_TILDE) != NULL;
 
     row[p->count] = RULE_FIT_NO;
@@ -190,8 +191,8 @@ static size_t rule_path_named(const struct rule_parts *p) {
 }
 
 enum rule_fit rule_path_may(const struct rule_parts *p, const struct rule_path *path) {
-    unsigned char rows[2][RULE_PARTS_MAX + 2] = {{0}};
-    unsigned char *next = rows[0], *row = rows[1];
+    enum rule_fit rows[2][RULE_PARTS_MAX + 2];
+    enum rule_fit *next = rows[0], *row = rows[1];
     enum rule_fit best = RULE_FIT_NO;
 
     if (rule_path_hopeless(p, path))
@@ -202,7 +203,7 @@ enum rule_fit rule_path_may(const struct rule_parts *p, const struct rule_path *
     for (size_t i = p->count; i-- > 0;)
         next[i] = rule_path_is_double(p->part[i]) ? next[i + 1] : RULE_FIT_NO;
     for (size_t j = path->count; j-- > 0;) {
-        unsigned char *swap = next;
+        enum rule_fit *swap = next;
 
         rule_path_row(p, path->part[j], next, row);
         next = row;

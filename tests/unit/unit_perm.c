@@ -27,8 +27,18 @@ static int links(void *arg, const char *path, char *out, size_t size) {
         {"/work/app/outside", "/etc"},
         {"/work/app/src/inside", "/work/app/src/a"},
     };
+    char flat[4096], *up;
 
     (void)arg;
+    snprintf(flat, sizeof(flat), "%s", path);
+    while ((up = strstr(flat, "/../")) != NULL) {
+        char *before = up;
+
+        while (before > flat && before[-1] != '/')
+            before--;
+        memmove(before, up + 4, strlen(up + 4) + 1);
+    }
+    path = flat;
     if (strstr(path, "/loop") != NULL)
         return -1;
     for (size_t i = 0; i < UNIT_COUNT(list); i++) {
@@ -233,9 +243,19 @@ static void test_public_vectors(void **state) {
     fixture_done(&f);
 }
 
+static void test_adversarial_vectors(void **state) {
+    struct fixture f;
+
+    (void)state;
+    fixture_file(&f, "adversarial.rules", false);
+    vectors("adversarial.tsv", &f, false, 150);
+    fixture_done(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_public_vectors),
+        cmocka_unit_test(test_adversarial_vectors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
