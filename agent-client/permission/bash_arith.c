@@ -61,9 +61,25 @@ static int bash_arith_bracket(struct bash_state *st, char *open, size_t *depth) 
     return 1;
 }
 
+/* bash counts the brackets of the text first, those of a "case" in it included, and takes it for
+ * commands when they do not match: then it is not arithmetic at all. */
+static bool bash_arith_is_even(const char *s, size_t len) {
+    int depth = 0;
+    bool nested = false, quotes = false;
+
+    for (size_t i = 0; i < len; i++) {
+        depth += (s[i] == '(') - (s[i] == ')');
+        nested = nested || s[i] == '`' || (s[i] == '(' && i > 0 && s[i - 1] == '$');
+        quotes = quotes || strchr("'\"\\#", s[i]) != NULL;
+        if (depth < 0)
+            return false;
+    }
+    return depth == 0 && !(nested && quotes);
+}
+
 int bash_arith(struct bash_state *st, struct bash_build *b, const char *end) {
     char open[BASH_DEPTH_MAX];
-    size_t depth = 0, n = strlen(end);
+    size_t depth = 0, n = strlen(end), start = st->pos;
 
     if (++st->depth > BASH_DEPTH_MAX)
         return bash_lex_fail(st, "it is nested too deeply");
@@ -71,6 +87,8 @@ int bash_arith(struct bash_state *st, struct bash_build *b, const char *end) {
         int rc;
 
         if (depth == 0 && st->len - st->pos >= n && memcmp(st->s + st->pos, end, n) == 0) {
+            if (!bash_arith_is_even(st->s + start, st->pos - start))
+                return bash_lex_fail(st, "brackets in arithmetic that do not match");
             st->pos += n;
             st->depth--;
             return 0;

@@ -133,6 +133,7 @@ static const char *bash_command_name(struct bash_state *st) {
 
 static struct bash_node *bash_command_for(struct bash_state *st, bool arith) {
     struct bash_node *n = bash_node_new(st, BASH_FOR);
+    bool ended;
 
     if (n == NULL)
         return NULL;
@@ -146,11 +147,11 @@ static struct bash_node *bash_command_for(struct bash_state *st, bool arith) {
         if (n->name == NULL)
             return NULL;
         bash_lex_blank(st);
-        if (bash_lex_at(st, 0) == ';')
-            st->pos++;
+        ended = bash_lex_at(st, 0) == ';';
+        st->pos += ended;
         if (bash_lex_lines(st) < 0)
             return NULL;
-        if (bash_command_is(st, "in")) {
+        if (!ended && bash_command_is(st, "in")) {
             st->pos += 2;
             if (bash_command_for_words(st, n) < 0)
                 return NULL;

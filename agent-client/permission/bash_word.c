@@ -189,6 +189,18 @@ static void bash_word_sets(struct bash_word *w) {
         w->flags &= ~(unsigned)BASH_WORD_GLOB;
 }
 
+/* "2" and "{v}" right before "<" or ">" belong to a redirection, which cannot stand there. */
+static bool bash_word_is_prefix(const struct bash_state *st, size_t start) {
+    char next = bash_lex_at(st, 0);
+    bool digits = true;
+
+    if (next != '<' && next != '>')
+        return false;
+    for (size_t i = start; i < st->pos; i++)
+        digits = digits && st->s[i] >= '0' && st->s[i] <= '9';
+    return digits || (st->s[start] == '{' && st->s[st->pos - 1] == '}');
+}
+
 struct bash_word *bash_word_read(struct bash_state *st) {
     struct bash_build b = {0};
     size_t start = st->pos;
@@ -205,6 +217,10 @@ struct bash_word *bash_word_read(struct bash_state *st) {
     }
     if (st->pos == start) {
         bash_lex_fail(st, "a word is missing");
+        return NULL;
+    }
+    if (bash_word_is_prefix(st, start)) {
+        bash_lex_fail(st, "a redirection that cannot stand there");
         return NULL;
     }
     w = bash_build_end(st, &b);
