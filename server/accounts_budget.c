@@ -53,6 +53,21 @@ int accounts_budget_hold(struct accounts_token *t, uint64_t now_ms, uint64_t *cp
     return 0;
 }
 
+void accounts_budget_again(struct accounts_token *t, uint64_t cpu_ms, struct accounts_hold *hold) {
+    if (accounts_budget_none(t))
+        return;
+    for (const struct accounts_token *at = t; at != NULL; at = at->parent) {
+        uint64_t left = accounts_budget_minus(at->cpu_budget_ms, at->cpu_spent_ms);
+        left = accounts_budget_minus(left, at->cpu_held_ms);
+        if (at->cpu_budget_ms != UINT64_MAX && cpu_ms > left)
+            cpu_ms = left;
+    }
+    for (struct accounts_token *at = t; at != NULL; at = at->parent)
+        at->cpu_held_ms += cpu_ms;
+    hold->token = accounts_token_ref(t);
+    hold->cpu_ms = cpu_ms;
+}
+
 void accounts_budget_settle(struct accounts_hold *hold, uint64_t used_ms) {
     struct accounts_token *t = hold->token;
     for (struct accounts_token *at = t; at != NULL; at = at->parent) {

@@ -18,6 +18,8 @@ struct accounts_hold {
  * `budget` names the one that is used up. A token without any bound holds nothing. */
 int accounts_budget_hold(struct accounts_token *t, uint64_t now_ms, uint64_t *cpu_ms,
                          struct accounts_hold *hold, struct api_error *error);
+/* For one that an earlier server has counted: only its CPU time is held, what of it is left. */
+void accounts_budget_again(struct accounts_token *t, uint64_t cpu_ms, struct accounts_hold *hold);
 /* It is over and has used this much. Idempotent, as is the next. */
 void accounts_budget_settle(struct accounts_hold *hold, uint64_t used_ms);
 /* It was never begun. */

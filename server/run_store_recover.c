@@ -69,11 +69,16 @@ static int run_store_ask_again(struct run *run, const struct store_run_found *fo
     return rc;
 }
 
-/* Who asked for it may not be allowed to any more. */
+/* Who asked for it may not be allowed to any more. Its budget has counted the run already. */
 static int run_store_find_token(const struct run_store_recovery *r, struct run *run) {
     struct accounts_token *t = accounts_token_find(r->options->accounts, run->store.token);
-    if (t == NULL || t->revoked)
+    uint64_t cpu_ms = 0;
+    bool also_running;
+    if (t == NULL || accounts_is_withdrawn(t->user, t, &also_running))
         return -1;
+    for (size_t i = 0; i < run->step_count; i++)
+        cpu_ms += run->steps[i].limits.values.v[LIMIT_CPU_MS];
+    accounts_budget_again(t, cpu_ms, &run->hold);
     run->token = accounts_token_ref(t);
     return 0;
 }

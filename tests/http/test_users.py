@@ -12,6 +12,10 @@ from suite import test
 
 def command(pair, *words, fails=False):
     """pinfold-server …, as root, beside the server that runs -> its standard output."""
+    if not getattr(pair, "commanded", False):
+        pair.commanded = True
+        command(pair, "user", "add", "first")
+        pair.rest()  # the audit log has a part for commands now
     done = subprocess.run(
         [harness.program("pinfold-server"), *words, "--state", pair.state],
         stdin=subprocess.DEVNULL,
@@ -392,7 +396,8 @@ def _(_):
         inner = child(one, pair, scopes=["run"], budget={"runs": 2})
         gone = child(one, pair)
         check.equal(one.delete("/v1/tokens/" + gone.id).status, 204, "DELETE")
-        check.ok(inner.run(argv=["true"]))
+        run = check.ok(inner.run(argv=["true"]))["id"]
+        _, stranger = new_user(pair)
         check.equal(
             pair.client.request("PATCH", "/v1/users/" + name, {"weight": 7}).status, 200, "PATCH"
         )
@@ -401,6 +406,14 @@ def _(_):
         pair.wait_ready()
         check.equal(pair.client.get("/v1/users/" + name).json()["weight"], 7, "weight")
         check.equal(status(gone), 401, "status of the revoked one")
+        # Also what comes from the database is its owner's alone.
+        check.equal(inner.fetch(run)["state"], "done", "state")
+        none = "run_" + "0" * (len(run) - 4)
+        for path in ("", "/events", "/steps/0/stdout"):
+            mine, other = (stranger.get("/v1/runs/%s%s" % (x, path)) for x in (run, none))
+            check.equal((mine.status, mine.body), (other.status, other.body), "GET " + path)
+            check.equal(mine.status, 404, "status of GET " + path)
+        check.equal(stranger.get("/v1/runs").json()["runs"], [], "runs of the stranger")
         check.ok(inner.run(argv=["true"]))
         check.error(inner.send(argv=["true"]), 429, "budget")
         check.error(inner.post("/v1/sandboxes", {}), 403, "scope")

@@ -124,6 +124,24 @@ static void test_until(void **state) {
     assert_non_null(strstr(error.message, "until"));
 }
 
+/* A run that an earlier server had accepted. */
+static void test_again(void **state) {
+    (void)state;
+    struct accounts_hold h = {0}, other = {0};
+    struct accounts_token *t = add("a", NULL, 1000, 5);
+    t->runs_spent = 5;
+    t->cpu_spent_ms = 400;
+    accounts_budget_again(t, 900, &h);
+    assert_int_equal(h.cpu_ms, 600);
+    assert_int_equal(t->runs_spent, 5);
+    accounts_budget_again(t, 900, &other);
+    assert_int_equal(other.cpu_ms, 0);
+    accounts_budget_settle(&h, 100);
+    accounts_budget_settle(&other, 0);
+    assert_int_equal(t->cpu_spent_ms, 500);
+    assert_int_equal(t->cpu_held_ms, 0);
+}
+
 /* A run lives longer than the table. */
 static void test_outlives(void **state) {
     (void)state;
@@ -143,6 +161,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_all_above_spend, setup, teardown),
         cmocka_unit_test_setup_teardown(test_held_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(test_until, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_again, setup, teardown),
         cmocka_unit_test_setup_teardown(test_outlives, setup, teardown),
     };
     return cmocka_run_group_tests_name("accounts_budget", tests, NULL, NULL);
