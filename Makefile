@@ -10,6 +10,8 @@
 #   make install      copy programs, policies, units and pages below DESTDIR/PREFIX
 #   make deb          the Debian package, build/deb/pinfold_VERSION_ARCH.deb
 #   make test-deb     install, use, upgrade and purge it in a Debian root of its own
+#   make test-vm      the same package and its units on a virtual machine with systemd (minutes)
+#   make build-deps   install the Debian packages that building needs
 #   make deps         install the Debian packages of all of the above
 #   make clean
 #
@@ -48,6 +50,7 @@ PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-de
     util-linux curl gdb tmux less openssl systemd apparmor groff-base dpkg-dev
 PACKAGES_deb := dpkg-dev lintian
 PACKAGES_testdeb := debootstrap
+PACKAGES_testvm := debootstrap qemu-system-x86 e2fsprogs
 PACKAGES_bench := bubblewrap
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
 PACKAGES_lint := clang-format-14 python3
@@ -140,7 +143,7 @@ LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
 # Entry points.
 
 .PHONY: all tests fuzzers objects up down env test bench lint fuzz deps clean FORCE
-.PHONY: install deb test-deb
+.PHONY: install deb test-deb test-vm build-deps
 
 ifdef SAN
 all: $(SAN_PROGRAMS:%=$(B)/san/%)
@@ -193,6 +196,14 @@ test-deb:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_deb) $(PACKAGES_testdeb)
 	@+$(MAKE) --no-print-directory all
 	@tests/deploy/deb '$(B)'
+
+test-vm:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_deb) $(PACKAGES_testvm)
+	@+$(MAKE) --no-print-directory all
+	@tests/deploy/vm '$(B)'
+
+build-deps:
+	@deploy/deps.sh $(PACKAGES_build)
 
 deps:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test) $(PACKAGES_bench)
@@ -306,4 +317,4 @@ tests: $(UNITS:%=$(B)/tests/unit-%) $(FUZZERS:%=$(B)/tests/replay-%)
 tests: $(SAN_PROGRAMS:%=$(B)/san/%)
 fuzzers: $(FUZZERS:%=$(B)/fuzz/%)
 
--include $(shell [ ! -d $(B) ] || find $(B) -name '*.d')
+-include $(shell [ ! -d $(B) ] || find $(B) -path $(B)/deb -prune -o -type f -name '*.d' -print)

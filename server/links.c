@@ -11,8 +11,13 @@
 #include "str.h"
 
 #define LINKS_WAIT_FIRST_MS 50
+/* While there is no socket: a look at the directory costs microseconds, and whoever starts a runner
+ * waits for it. */
+#define LINKS_WAIT_SOCKET_MS 100
 #define LINKS_WAIT_MAX_MS 2000
-/* How often to look for shards that were added while all known ones are connected. */
+/* How often to look for shards that were added while all known ones are connected: rarely, but soon
+ * after one was found, since a runner's shards do not all listen at the same moment. */
+#define LINKS_LOOK_FIRST_MS 20
 #define LINKS_LOOK_MS 10000
 
 static void links_scan(void *arg);
@@ -25,7 +30,9 @@ static void links_ready(void *arg, struct link *l) {
     struct links *s = arg;
     struct log_line line;
     s->wait_ms = LINKS_WAIT_FIRST_MS;
+    s->look_ms = LINKS_LOOK_FIRST_MS;
     s->last_error[0] = '\0';
+    links_arm(s, s->look_ms);
     log_begin(&line, s->log, LOG_INFO, "shard_ready");
     log_str(&line, "socket", l->name);
     log_u64(&line, "slots", l->welcome.slots);
@@ -37,8 +44,8 @@ static void links_ready(void *arg, struct link *l) {
     s->watch.room(s->watch.arg);
 }
 
-static void links_wait_longer(struct links *s) {
-    s->wait_ms = s->wait_ms * 2 > LINKS_WAIT_MAX_MS ? LINKS_WAIT_MAX_MS : s->wait_ms * 2;
+static void links_wait_longer(struct links *s, uint64_t max_ms) {
+    s->wait_ms = s->wait_ms * 2 > max_ms ? max_ms : s->wait_ms * 2;
 }
 
 /* A shard that was there is looked for at once; one that takes the connection and then does not
@@ -59,7 +66,7 @@ static void links_down(void *arg, struct link *l, const struct err *why) {
         s->lost++;
         s->wait_ms = LINKS_WAIT_FIRST_MS;
     } else {
-        links_wait_longer(s);
+        links_wait_longer(s, LINKS_WAIT_MAX_MS);
     }
     links_arm(s, s->wait_ms);
     if (s->watch.down != NULL)
@@ -154,9 +161,11 @@ static void links_scan(void *arg) {
     struct links *s = arg;
     links_look(s);
     bool missing = links_connect(s);
-    links_arm(s, missing ? s->wait_ms : LINKS_LOOK_MS);
-    if (missing)
-        links_wait_longer(s);
+    links_arm(s, missing ? s->wait_ms : s->look_ms);
+    if (!missing)
+        s->look_ms = s->look_ms * 2 > LINKS_LOOK_MS ? LINKS_LOOK_MS : s->look_ms * 2;
+    if (missing && s->wait_ms < LINKS_WAIT_SOCKET_MS)
+        links_wait_longer(s, LINKS_WAIT_SOCKET_MS);
 }
 
 void links_start(struct links *s, struct loop *loop, struct log *log,
@@ -168,6 +177,7 @@ void links_start(struct links *s, struct loop *loop, struct log *log,
     s->link_watch = (struct link_watch){
         .ready = links_ready, .down = links_down, .slot_free = links_slot_free, .arg = s};
     s->wait_ms = LINKS_WAIT_FIRST_MS;
+    s->look_ms = LINKS_LOOK_FIRST_MS;
     snprintf(s->last_error, sizeof(s->last_error), "no runner has been found yet");
     links_scan(s);
 }

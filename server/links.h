@@ -32,6 +32,7 @@ struct links {
     size_t count;
     struct loop_timer scan;
     uint64_t wait_ms;     /* until the next attempt while something is missing */
+    uint64_t look_ms;     /* until the next look while nothing is */
     uint64_t lost;        /* connections that ended after they were ready */
     char last_error[256]; /* why there is none, for /readyz */
 };
