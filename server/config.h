@@ -62,6 +62,7 @@ struct config {
     uint64_t results, result_bytes, snapshots, snapshot_bytes, blob_bytes, blob_age_ms;
     struct quota_limits default_quota; /* of users for whom nothing is said */
     bool verbose;
+    unsigned log_level; /* enum log_level */
 
     /* Private. Strings that came from the file lie in `text`. */
     const char *path; /* of the file; NULL = none was read */

@@ -481,7 +481,8 @@ static void serve_prepare(struct serve *v) {
                                     .keep_count = c->results,
                                     .keep_bytes = c->result_bytes};
     v->snapshots = (struct snapshots_options){.count = c->snapshots, .bytes = c->snapshot_bytes};
-    log_init(&v->server.log, STDERR_FILENO, c->verbose ? LOG_DEBUG : LOG_INFO, "pinfold-server");
+    log_init(&v->server.log, STDERR_FILENO, c->verbose ? LOG_DEBUG : (enum log_level)c->log_level,
+             "pinfold-server");
 }
 
 static int serve_main(struct serve *v, struct err *err) {

@@ -1,11 +1,15 @@
 """What operators see: /metrics, /readyz, the log."""
 
+import contextlib
 import os
 import re
 import signal
+import subprocess
+import tempfile
 import time
 
 import check
+import clean
 from box import status
 from client import nonce, parallel
 from harness import Pair
@@ -237,8 +241,10 @@ def red_runner(_):
     pair = Pair(slots=2, warm=1).start()
     try:
         check.equal(ready(pair), (200, {}), "at first")
+        shards = clean.identity(pair.shard_pids())
         pair.kill9_runner()
         turns(pair, "runner")
+        check.eventually(lambda: not clean.alive(shards), 5, "the shards are gone")
         check.error(pair.client.send(argv=["true"]), 503, "no_runner")
         pair.start_runner()
         turns_green(pair)
@@ -278,6 +284,85 @@ def red_drain(_):
         turns_green(pair)
     finally:
         pair.stop()
+
+
+@contextlib.contextmanager
+def small(path, owner_of, size):
+    """A file system of its own at `path`, of this many bytes, as if that disk were small."""
+    os.makedirs(path, exist_ok=True)
+    owner = os.stat(owner_of)
+    subprocess.run(
+        ["mount", "-t", "tmpfs", "-o",
+         "size=%d,mode=755,uid=%d,gid=%d" % (size, owner.st_uid, owner.st_gid), "none", path],
+        check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", path], check=False)
+
+
+def fill(path):
+    """Takes all the space that is left where `path` is, even that of a file that grows."""
+    with open(path, "ab", buffering=0) as file:
+        for size in (1 << 20, 4096, 64):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                pass
+
+
+def accepts(pair):
+    return pair.client.send(argv=["true"]).status == 200
+
+
+@test("readyz: the disk of the state directory is full, then has room again", own=True, deadline=40)
+def red_disk(_):
+    with tempfile.TemporaryDirectory(prefix="pinfold-small-") as work:
+        os.chmod(work, 0o755)
+        disk = os.path.join(work, "disk")
+        with small(disk, work, 160 << 20):
+            pair = Pair(slots=2, warm=1, state=os.path.join(disk, "state")).start()
+            try:
+                check.ok(pair.client.run(argv=["true"]))
+                free = value(scrape(pair.client), "state_free_bytes")
+                check.within(1 << 20, free, 160 << 20, "state_free_bytes")
+                fill(os.path.join(disk, "fill"))
+                sentence = turns(pair, "store")
+                check.matches(sentence, "full|space", "the reason")
+                check.true("disk" in ready(pair)[1], "no layer disk: %r", ready(pair))
+                check.within(0, value(scrape(pair.client), "state_free_bytes"), 20 << 20, "free")
+                check.member(pair.client.send(argv=["true"]).status, (503, 507), "a run")
+                os.unlink(os.path.join(disk, "fill"))
+                turns_green(pair)
+                check.eventually(lambda: accepts(pair), 5, "work is taken again")
+                about = [line for line in log_lines(pair, "not_ready") if line["layer"] == "store"]
+                check.equal(len(about), 1, "lines about it")
+                check.equal(log_lines(pair, "ready")[-1]["ts"] > about[0]["ts"], True, "its end")
+            finally:
+                pair.stop()
+
+
+@test("readyz: the audit log cannot be written, then it can again", own=True, deadline=40)
+def red_audit(_):
+    pair = Pair(slots=2, warm=1)
+    pair.init()
+    server = os.path.join(pair.state, "server")
+    audit = os.path.join(server, "audit")
+    with small(audit, server, 256 << 10):
+        pair.start()
+        try:
+            check.ok(pair.client.run(argv=["true"]))
+            fill(os.path.join(audit, "fill"))
+            # What is left of the last page of the log is used up first.
+            check.eventually(lambda: not accepts(pair), 10, "runs are refused")
+            check.holds(turns(pair, "audit"), "audit", "the reason")
+            check.error(pair.client.send(argv=["true"]), 503, "audit")
+            os.unlink(os.path.join(audit, "fill"))
+            turns_green(pair)
+            check.ok(pair.client.run(argv=["true"]))
+        finally:
+            pair.stop()
 
 
 # The log
@@ -327,6 +412,43 @@ def log_events(_):
             check.true(byte == 10 or 32 <= byte < 127, "the byte %d is in the log", byte)
     finally:
         pair.stop()
+
+
+@test("a log that cannot be written stops nothing", own=True, deadline=40)
+def log_full(_):
+    pair = Pair(slots=2, warm=1, server_args=["--log-level", "debug"])
+    pair.init()
+    with small(os.path.join(pair.work, "log"), pair.work, 64 << 10):
+        log = os.path.join(pair.work, "log", "server.log")
+        os.symlink(log, os.path.join(pair.work, "server.log"))
+        pair.start()
+        try:
+            other = os.path.join(pair.work, "log", "fill")
+            fill(other)
+            for _ in range(30):
+                check.ok(pair.client.run(argv=["true"]))
+            check.eventually(
+                lambda: accepts(pair) and value(scrape(pair.client), "log_lines_lost_total") > 0,
+                10, "lines are lost")
+            os.unlink(other)
+            check.ok(pair.client.run(argv=["true"]))
+            check.eventually(
+                lambda: b" lost=" in pair.log_bytes() and pair.probe("/healthz"), 5,
+                "the next line says how many were lost")
+        finally:
+            pair.stop()
+
+
+@test("the level of the log is a setting", own=True, deadline=30)
+def log_level(_):
+    for level, wanted in (("info", 1), ("error", 0)):
+        pair = Pair(slots=2, warm=1, server_args=["--log-level", level]).start()
+        try:
+            check.ok(pair.client.run(argv=["true"]))
+            check.equal(len(log_lines(pair, "serving")), wanted, "lines `serving` with " + level)
+            check.equal(log_lines(pair, "run_ended"), [], "lines about runs with " + level)
+        finally:
+            pair.stop()
 
 
 @test("refusals do not flood the log", own=True, deadline=30)
