@@ -60,8 +60,8 @@ PACKAGES_lint := clang-format-14 python3
 # here, and of nothing else, because the compiler is given no other path.
 
 DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/init \
-    server/api server agent-client/verify agent-client/model agent-client/permission agent-client \
-    tests/bench
+    server/api server agent-client/verify agent-client/model agent-client/permission \
+    agent-client/workspace agent-client/undo agent-client tests/bench
 
 INC_runner/base :=
 INC_runner/wire := runner/base
@@ -74,8 +74,10 @@ INC_server := server/api runner/wire runner/base
 INC_agent-client/verify := runner/base
 INC_agent-client/model := runner/base
 INC_agent-client/permission := runner/base
-INC_agent-client := agent-client/verify agent-client/model agent-client/permission server/api \
-    runner/wire runner/base
+INC_agent-client/workspace := runner/base
+INC_agent-client/undo := runner/base
+INC_agent-client := agent-client/verify agent-client/model agent-client/permission \
+    agent-client/workspace agent-client/undo server/api runner/wire runner/base
 INC_tests/bench := runner/base
 
 # Libraries by pkg-config name, per directory that calls them.
@@ -84,6 +86,8 @@ PKG_runner/jail := libseccomp libcap libcgroup
 PKG_server/api := jansson libsodium
 PKG_server := libmicrohttpd gnutls libarchive libsodium libcap sqlite3
 PKG_agent-client/model := jansson libcurl
+PKG_agent-client/workspace := libsodium
+PKG_agent-client/undo := libsodium
 PKG_agent-client/verify := jansson expat libpcre2-8 libsodium
 PKG_agent-client/permission := libsodium
 PKG_agent-client := libcurl libsodium libarchive

@@ -46,9 +46,11 @@ struct undo_state {
 struct undo_change {
     const char *path; /* relative to the workspace; no "..", no link on the way */
     struct undo_state after;
-    /* Files: where the contents are: readable, `after.size` bytes from offset 0; checked against
-     * after.sha256 while they are copied. -1 when only the mode changes. Borrowed. */
+    /* Files: where the contents are: `after.size` bytes from `offset` on (many changes may share
+     * one file), checked against after.sha256 while they are copied. -1 when only the mode changes.
+     * Borrowed. */
     int fd;
+    uint64_t offset;
     /* What the caller believes is there now. When it is something else, somebody changed it
      * meanwhile: the path is reported (UNDO_CONFLICT), not overwritten. */
     struct undo_state before;

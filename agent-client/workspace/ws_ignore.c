@@ -1,0 +1,219 @@
+#include "ws_ignore.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A pattern from somebody else's repository may be made to take for ever. */
+#define WS_IGNORE_STEPS_MAX 100000u
+#define WS_IGNORE_PATH_MAX 4096u
+
+/* "[a-z]", "[!a]": the end of the class, or NULL when it has none; *in = c is in it. */
+static const char *ws_ignore_class(const char *p, char c, bool *in) {
+    bool not = p[1] == '!' || p[1] == '^', found = false;
+    p += not ? 2 : 1;
+    for (const char *first = p; *p != '\0' && (*p != ']' || p == first); p++) {
+        char low = *p == '\\' && p[1] != '\0' ? *++p : *p, high = low;
+        if (p[1] == '-' && p[2] != ']' && p[2] != '\0') {
+            p += 2;
+            high = *p == '\\' && p[1] != '\0' ? *++p : *p;
+        }
+        found = found || (c >= low && c <= high);
+    }
+    if (*p != ']')
+        return NULL;
+    *in = found != not &&c != '/';
+    return p + 1;
+}
+
+static bool ws_ignore_try(const char *p, const char *s, unsigned *steps);
+
+/* At "**": any number of whole components, none included. */
+static bool ws_ignore_stars(const char *p, const char *s, unsigned *steps) {
+    p += 2;
+    if (*p == '\0')
+        return *s != '\0';
+    p++;
+    for (;; s++) {
+        if (ws_ignore_try(p, s, steps))
+            return true;
+        s = strchr(s, '/');
+        if (s == NULL || *steps > WS_IGNORE_STEPS_MAX)
+            return false;
+    }
+}
+
+static bool ws_ignore_try(const char *p, const char *s, unsigned *steps) {
+    const char *begin = s, *star = NULL, *back = NULL;
+    for (;;) {
+        bool in = false;
+        const char *next = NULL;
+        if (++*steps > WS_IGNORE_STEPS_MAX)
+            return false;
+        if (p[0] == '*' && p[1] == '*' && (s == begin || s[-1] == '/') &&
+            (p[2] == '/' || p[2] == '\0'))
+            return ws_ignore_stars(p, s, steps);
+        if (*p == '*') {
+            star = ++p;
+            back = s;
+            continue;
+        }
+        if (*p == '\0' && *s == '\0')
+            return true;
+        if (*s != '\0') {
+            if (*p == '?' && *s != '/')
+                next = p + 1;
+            else if (*p == '[' && (next = ws_ignore_class(p, *s, &in)) != NULL)
+                next = in ? next : NULL;
+            else if (*p == '\\' && p[1] == *s)
+                next = p + 2;
+            else if (*p == *s && *p != '\0' && *p != '?' && *p != '\\')
+                next = p + 1;
+        }
+        if (next != NULL) {
+            p = next;
+            s++;
+        } else if (star != NULL && *back != '\0' && *back != '/') {
+            s = ++back;
+            p = star;
+        } else {
+            return false;
+        }
+    }
+}
+
+bool ws_ignore_glob(const char *pattern, const char *path) {
+    unsigned steps = 0;
+    return ws_ignore_try(pattern, path, &steps);
+}
+
+/* Rules. */
+
+static int ws_ignore_push(struct ws_ignore *g, const struct ws_ignore_rule *rule, struct err *err) {
+    if (g->count == WS_IGNORE_RULES_MAX)
+        return err_set(err, ERR_LIMIT, 0, "more than %u patterns in ignore files",
+                       WS_IGNORE_RULES_MAX);
+    if (g->count == g->alloc) {
+        size_t alloc = g->alloc == 0 ? 64 : g->alloc * 2;
+        struct ws_ignore_rule *grown = reallocarray(g->rules, alloc, sizeof(*grown));
+        if (grown == NULL)
+            return err_set(err, ERR_SYSTEM, ENOMEM, "reading ignore files: out of memory");
+        g->rules = grown;
+        g->alloc = alloc;
+    }
+    g->rules[g->count++] = *rule;
+    return 0;
+}
+
+/* A blank at the end counts only behind a backslash. */
+static size_t ws_ignore_trim(const char *line, size_t len) {
+    while (len > 0 && (line[len - 1] == ' ' || line[len - 1] == '\r') &&
+           (len < 2 || line[len - 2] != '\\'))
+        len--;
+    return len;
+}
+
+static int ws_ignore_line(struct ws_ignore *g, const char *directory, const char *line, size_t len,
+                          struct err *err) {
+    struct ws_ignore_rule rule = {.base = strlen(directory)};
+    len = ws_ignore_trim(line, len);
+    if (len == 0 || line[0] == '#' || memchr(line, '\0', len) != NULL)
+        return 0;
+    if (line[0] == '!') {
+        rule.negated = true;
+        line++;
+        len--;
+    }
+    while (len > 0 && line[len - 1] == '/') {
+        rule.only_dirs = true;
+        len--;
+    }
+    rule.anchored = len > 0 && memchr(line, '/', len) != NULL;
+    if (len > 0 && line[0] == '/') {
+        line++;
+        len--;
+    }
+    if (len == 0)
+        return 0;
+    rule.pattern = strndup(line, len);
+    rule.directory = strdup(directory);
+    if (rule.pattern != NULL && rule.directory != NULL && ws_ignore_push(g, &rule, err) == 0)
+        return 0;
+    if (rule.pattern == NULL || rule.directory == NULL)
+        err_set(err, ERR_SYSTEM, ENOMEM, "reading ignore files: out of memory");
+    free(rule.pattern);
+    free(rule.directory);
+    return -1;
+}
+
+int ws_ignore_add(struct ws_ignore *g, const char *directory, const char *text, size_t len,
+                  struct err *err) {
+    while (len > 0) {
+        const char *end = memchr(text, '\n', len);
+        size_t n = end != NULL ? (size_t)(end - text) : len;
+        if (ws_ignore_line(g, directory, text, n, err) < 0)
+            return -1;
+        n += end != NULL;
+        text += n;
+        len -= n;
+    }
+    return 0;
+}
+
+int ws_ignore_init(struct ws_ignore *g, struct err *err) {
+    static const char built_in[] = ".git\n.pinfold\n";
+    *g = (struct ws_ignore){0};
+    return ws_ignore_add(g, "", built_in, sizeof(built_in) - 1, err);
+}
+
+void ws_ignore_cut(struct ws_ignore *g, size_t count) {
+    while (g->count > count) {
+        struct ws_ignore_rule *rule = &g->rules[--g->count];
+        free(rule->pattern);
+        free(rule->directory);
+    }
+}
+
+void ws_ignore_done(struct ws_ignore *g) {
+    if (g == NULL)
+        return;
+    ws_ignore_cut(g, 0);
+    free(g->rules);
+    *g = (struct ws_ignore){0};
+}
+
+static bool ws_ignore_fits(const struct ws_ignore_rule *rule, const char *path, bool is_dir) {
+    if (rule->only_dirs && !is_dir)
+        return false;
+    if (rule->base > 0) {
+        if (strncmp(path, rule->directory, rule->base) != 0 || path[rule->base] != '/')
+            return false;
+        path += rule->base + 1;
+    }
+    if (!rule->anchored) {
+        const char *slash = strrchr(path, '/');
+        path = slash != NULL ? slash + 1 : path;
+    }
+    return ws_ignore_glob(rule->pattern, path);
+}
+
+bool ws_ignore_match(const struct ws_ignore *g, const char *path, bool is_dir) {
+    for (size_t i = g->count; i-- > 0;)
+        if (ws_ignore_fits(&g->rules[i], path, is_dir))
+            return !g->rules[i].negated;
+    return false;
+}
+
+bool ws_ignore_covers(const struct ws_ignore *g, const char *path, bool is_dir) {
+    char part[WS_IGNORE_PATH_MAX];
+    for (const char *slash = strchr(path, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        size_t n = (size_t)(slash - path);
+        if (n >= sizeof(part))
+            return true;
+        memcpy(part, path, n);
+        part[n] = '\0';
+        if (ws_ignore_match(g, part, true))
+            return true;
+    }
+    return ws_ignore_match(g, path, is_dir);
+}
