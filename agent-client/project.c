@@ -1,0 +1,207 @@
+#include "project.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fd.h"
+
+#define PROJECT_CACHE "tree.cache"
+#define PROJECT_STATE "sandbox.json"
+#define PROJECT_STATE_MAX ((size_t)64 * 1024)
+
+/* Where it is. */
+
+static bool project_has(const char *dir, const char *name) {
+    char path[PATH_MAX];
+    struct stat st;
+    return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
+           lstat(path, &st) == 0;
+}
+
+/* From here upwards to the first directory with .pinfold or .git; the home directory and the root
+ * are nobody's project, whatever lies in them. */
+static void project_find(char dir[PATH_MAX]) {
+    char at[PATH_MAX];
+    const char *home = getenv("HOME");
+    memcpy(at, dir, PATH_MAX);
+    while (strcmp(at, "/") != 0 && (home == NULL || strcmp(at, home) != 0)) {
+        if (project_has(at, ".pinfold") || project_has(at, ".git")) {
+            memcpy(dir, at, PATH_MAX);
+            return;
+        }
+        char *slash = strrchr(at, '/');
+        if (slash == NULL)
+            return;
+        slash[slash == at] = '\0';
+    }
+}
+
+static int project_locate(struct project *p, struct err *err) {
+    char here[PATH_MAX];
+    if (realpath(".", here) == NULL)
+        return err_sys(err, "finding the current directory");
+    memcpy(p->path, here, sizeof(here));
+    if (p->options.workspace == NULL)
+        project_find(p->path);
+    else if (realpath(p->options.workspace, p->path) == NULL)
+        return err_sys(err, "opening the workspace %s", p->options.workspace);
+    size_t n = strlen(p->path);
+    if (strcmp(p->path, "/") == 0)
+        return err_set(err, ERR_INVALID, 0,
+                       "the root directory cannot be a workspace: go to a project's directory");
+    if (strncmp(here, p->path, n) == 0 && here[n] == '/')
+        snprintf(p->inside, sizeof(p->inside), "%s", here + n + 1);
+    p->root = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return p->root < 0 ? err_sys(err, "opening the workspace %s", p->path) : 0;
+}
+
+/* STATE/pinfold/workspaces/ID: outside the workspace, so that nothing in it can speak for us. */
+static int project_state_dir(struct project *p, struct err *err) {
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    char name[33], path[PATH_MAX];
+    const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    crypto_hash_sha256(hash, (const unsigned char *)p->path, strlen(p->path));
+    sodium_bin2hex(name, sizeof(name), hash, 16);
+    if (base != NULL && base[0] == '/')
+        snprintf(path, sizeof(path), "%s", base);
+    else if (home != NULL && home[0] == '/')
+        snprintf(path, sizeof(path), "%s/.local/state", home);
+    else
+        return err_set(err, ERR_STATE, 0, "neither XDG_STATE_HOME nor HOME names a directory");
+    const char *const parts[] = {"", "/pinfold", "/workspaces", "/", name};
+    size_t len = strlen(path);
+    for (size_t i = 0; i < 5; i++) {
+        size_t n = strlen(parts[i]);
+        if (len + n + 1 >= sizeof(path))
+            return err_set(err, ERR_INVALID, 0, "the path of the state directory is too long");
+        memcpy(path + len, parts[i], n + 1);
+        len += n;
+        if (i == 3)
+            continue; /* only a slash */
+        for (char *slash = strchr(path + 1, '/'); i == 0 && slash != NULL;
+             slash = strchr(slash + 1, '/')) {
+            *slash = '\0';
+            (void)mkdir(path, 0700);
+            *slash = '/';
+        }
+        if (mkdir(path, 0700) < 0 && errno != EEXIST)
+            return err_sys(err, "making the directory %s", path);
+    }
+    p->state = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return p->state < 0 ? err_sys(err, "opening %s", path) : 0;
+}
+
+/* Two commands at once would send and fetch over each other. */
+static int project_lock(struct project *p, struct err *err) {
+    p->lock = openat(p->state, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (p->lock < 0)
+        return err_sys(err, "opening the lock of the workspace");
+    if (flock(p->lock, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    if (p->options.note != NULL)
+        p->options.note(p->options.arg,
+                        "another pinfold works in this workspace; waiting until it is done");
+    while (flock(p->lock, LOCK_EX) < 0)
+        if (errno != EINTR)
+            return err_sys(err, "waiting for the lock of the workspace");
+    return 0;
+}
+
+/* What is known of last time. */
+
+static void project_remember(struct project *p) {
+    struct buf text;
+    struct err err;
+    buf_init(&text, PROJECT_STATE_MAX);
+    if (fd_read_file(p->state, PROJECT_STATE, &text, &err) == 0) {
+        json_t *root = json_loadb(text.data != NULL ? text.data : "", text.len, 0, NULL);
+        const char *url = json_string_value(json_object_get(root, "url"));
+        const char *id = json_string_value(json_object_get(root, "sandbox"));
+        const char *sent = json_string_value(json_object_get(root, "sent"));
+        size_t n = 0;
+        /* The sandbox of another server is not ours to talk about here. */
+        if (url != NULL && id != NULL && strcmp(url, p->url) == 0 &&
+            strlen(id) < sizeof(p->sandbox)) {
+            memcpy(p->sandbox, id, strlen(id) + 1);
+            p->synced = sent != NULL &&
+                        sodium_hex2bin(p->sent, sizeof(p->sent), sent, strlen(sent), NULL, &n,
+                                       NULL) == 0 &&
+                        n == sizeof(p->sent);
+        }
+        json_decref(root);
+    }
+    buf_done(&text);
+}
+
+int project_save(const struct project *p, struct err *err) {
+    char sent[2 * WS_TREE_HASH + 1];
+    sodium_bin2hex(sent, sizeof(sent), p->sent, sizeof(p->sent));
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s}", "workspace", p->path, "url", p->url, "sandbox",
+                             p->sandbox, "sent", p->synced ? sent : "");
+    char *text = root != NULL ? json_dumps(root, JSON_INDENT(1)) : NULL;
+    json_decref(root);
+    if (text == NULL)
+        return err_set(err, ERR_INVALID, 0, "the path of the workspace is not UTF-8");
+    int rc = fd_write_atomic(p->state, PROJECT_STATE, text, strlen(text), 0600, err);
+    free(text);
+    return rc;
+}
+
+/* Opening. */
+
+static int project_rules(struct project *p, struct err *err) {
+    struct perm_config config = {.resolve = perm_files_resolve,
+                                 .arg = &p->files,
+                                 .headless = p->options.headless};
+    if (perm_files_find(&p->files, p->path, err) < 0 ||
+        perm_files_load(&p->files, p->options.rules, p->options.session, &config, &p->rules,
+                        &p->perm, err) < 0)
+        return -1;
+    permission_exec_init(&p->decide, &p->perm);
+    return 0;
+}
+
+static int project_journal(struct project *p, struct err *err) {
+    const struct undo_options o = {.root = p->root, .path = p->path};
+    p->undo = undo_open(&o, err);
+    return p->undo == NULL ? -1 : 0;
+}
+
+int project_open(struct project *p, const struct project_options *options, struct rest *rest,
+                 const char *url, struct err *err) {
+    memset(p, 0, sizeof(*p));
+    p->options = *options;
+    p->root = p->state = p->lock = -1;
+    p->rest = rest;
+    if (sodium_init() < 0)
+        return err_set(err, ERR_SYSTEM, 0, "libsodium could not be started");
+    if (snprintf(p->url, sizeof(p->url), "%s", url) >= (int)sizeof(p->url))
+        return err_set(err, ERR_INVALID, 0, "the server's URL is too long");
+    if (project_locate(p, err) < 0 || project_rules(p, err) < 0 || project_state_dir(p, err) < 0 ||
+        project_lock(p, err) < 0 || project_journal(p, err) < 0)
+        return -1;
+    project_remember(p);
+    return 0;
+}
+
+void project_close(struct project *p) {
+    if (p->url[0] == '\0')
+        return; /* never opened */
+    undo_close(p->undo);
+    permission_exec_done(&p->decide);
+    perm_done(&p->perm);
+    rule_set_done(&p->rules);
+    ws_tree_done(&p->tree);
+    fd_close(&p->lock);
+    fd_close(&p->state);
+    fd_close(&p->root);
+    memset(p, 0, sizeof(*p));
+}

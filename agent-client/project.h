@@ -1,0 +1,103 @@
+/* A workspace on this machine and its sandbox on the server.
+ *
+ *   project_open   rules, journal, what is known of last time; one process at a time
+ *   project_push   the workspace as it may be sent goes into the sandbox, which is made if needed
+ *   …              a command runs there
+ *   project_pull   what it changed comes back: rules, then the journal, then the workspace
+ *
+ * What `deny read` covers is never sent; what `deny write` covers never comes back; what ignore
+ * files name stays where it is, on either side. Nothing of the sandbox's is believed: paths are
+ * resolved beneath the workspace, contents are hashed, links must not lead out. When the server is
+ * away, that is an error; nothing runs here instead. */
+#pragma once
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "err.h"
+#include "perm_files.h"
+#include "permission_exec.h"
+#include "rest.h"
+#include "undo.h"
+#include "ws_tree.h"
+
+#define PROJECT_SANDBOX_MAX 68
+#define PROJECT_ROOT_IN_SANDBOX "/workspace"
+
+struct project_options {
+    const char *workspace; /* NULL: the directory that holds .pinfold or .git, from here upwards,
+                              else this one */
+    const char *rules;     /* a file that replaces the user's; NULL = none */
+    const char *session;   /* a file that may only tighten; NULL = none */
+    const char *policy, *image; /* of a sandbox that is made; NULL = the server's default */
+    bool headless;              /* nobody can be asked */
+    /* Asks a person; false = no. NULL with headless. */
+    bool (*confirm)(void *arg, const char *question);
+    /* A line for people while something takes long, or went otherwise than expected. May be NULL. */
+    void (*note)(void *arg, const char *text);
+    void *arg;
+};
+
+struct project {
+    struct project_options options;
+    char path[PATH_MAX];     /* of the workspace, resolved */
+    char inside[PATH_MAX];   /* the current directory below it; "" = itself */
+    int root, state, lock;   /* descriptors; owned */
+    struct perm_files files;
+    struct rule_set rules;
+    struct perm perm;
+    struct permission_exec decide;
+    struct undo *undo;
+    struct rest *rest; /* borrowed */
+    char sandbox[PROJECT_SANDBOX_MAX]; /* "" = none yet */
+    char url[256];
+    struct ws_tree tree;               /* as it was sent */
+    unsigned char sent[WS_TREE_HASH];  /* digest of what the sandbox has of us */
+    bool synced;                       /* `sent` counts */
+    bool fresh;                        /* the sandbox was made by this process */
+};
+
+/* One path that did not come back, or not as it was. */
+struct project_problem {
+    char *path;
+    char *why; /* one sentence without a full stop, with the rule where there is one */
+};
+
+#define PROJECT_PROBLEMS_MAX 1000u
+
+struct project_report {
+    char id[UNDO_ID_SIZE]; /* of the journal's entry; "" = nothing changed here */
+    size_t created, modified, deleted;
+    size_t ignored; /* stay in the sandbox, by the ignore files */
+    struct project_problem *problems;
+    size_t problem_count; /* kept: at most PROJECT_PROBLEMS_MAX */
+    size_t denied, conflicts;
+};
+
+int project_open(struct project *p, const struct project_options *options, struct rest *rest,
+                 const char *url, struct err *err);
+void project_close(struct project *p); /* zeroed allowed */
+
+int project_push(struct project *p, struct err *err);
+/* `label` and `by` are for the journal (undo.h). The caller owns *report, also after -1. */
+struct project_pull {
+    const char *label, *by, *session;
+};
+int project_pull(struct project *p, const struct project_pull *what, struct project_report *report,
+                 struct err *err);
+void project_report_done(struct project_report *report);
+
+/* project_box.c: the sandbox of the workspace exists, or is made. */
+int project_box(struct project *p, struct err *err);
+/* Removes it from the server and forgets it. */
+int project_box_drop(struct project *p, struct err *err);
+/* Writes down what is known for the next time. */
+int project_save(const struct project *p, struct err *err);
+
+/* project_pull.c: adds a problem; texts are copied. */
+void project_problem(struct project_report *report, const char *path, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* "/v1/sandboxes/ID/files/workspace/PATH?query" */
+int project_file_url(const struct project *p, const char *path, const char *query, char *dst,
+                     size_t size, struct err *err);

@@ -1,0 +1,96 @@
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "project.h"
+#include "sandbox_api.h"
+
+/* It lives while it is used, and some hours more: an agent's pause, a night. */
+#define PROJECT_BOX_IDLE_MS ((json_int_t)8 * 3600 * 1000)
+#define PROJECT_BOX_TTL_MS ((json_int_t)7 * 24 * 3600 * 1000)
+
+/* 1 = it is there, 0 = it is gone, -1. */
+static int project_box_look(struct project *p, struct err *err) {
+    char path[160];
+    struct err why = {0};
+    if (p->sandbox[0] == '\0' || sandbox_api_path(path, sizeof(path), p->sandbox, "", &why) < 0)
+        return 0;
+    json_t *answer = rest_get_json(p->rest, path, SANDBOX_API_ANSWER_MAX, &why);
+    if (answer == NULL && (why.code == 404 || why.code == 410))
+        return 0;
+    if (answer == NULL) {
+        *err = why;
+        return -1;
+    }
+    const char *state = json_string_value(json_object_get(answer, "state"));
+    bool gone = state == NULL || strcmp(state, "gone") == 0;
+    bool paused = state != NULL && strcmp(state, "paused") == 0;
+    json_decref(answer);
+    if (gone)
+        return 0;
+    if (paused) {
+        if (sandbox_api_path(path, sizeof(path), p->sandbox, "/resume", err) < 0)
+            return -1;
+        answer = sandbox_api_call(p->rest, "POST", path, NULL, err);
+        json_decref(answer);
+        return answer == NULL ? -1 : 1;
+    }
+    return 1;
+}
+
+static int project_box_make(struct project *p, struct err *err) {
+    const char *base = strrchr(p->path, '/');
+    json_t *body = json_pack("{s:I, s:I, s:{s:s}}", "ttl_ms", PROJECT_BOX_TTL_MS, "idle_ms",
+                             PROJECT_BOX_IDLE_MS, "metadata", "workspace", base + 1);
+    if (body == NULL)
+        return err_set(err, ERR_INVALID, 0, "the name of the workspace is not UTF-8");
+    if (p->options.policy != NULL)
+        json_object_set_new(body, "policy", json_string(p->options.policy));
+    if (p->options.image != NULL)
+        json_object_set_new(body, "image", json_string(p->options.image));
+    json_t *answer = sandbox_api_call(p->rest, "POST", "/v1/sandboxes", body, err);
+    const char *id = json_string_value(json_object_get(answer, "id"));
+    int rc = 0;
+    if (answer == NULL)
+        rc = -1;
+    else if (id == NULL || strlen(id) >= sizeof(p->sandbox) ||
+             sandbox_api_check(id, "a sandbox", err) < 0)
+        rc = err_set(err, ERR_PROTOCOL, 0, "the server's answer names no sandbox");
+    else
+        memcpy(p->sandbox, id, strlen(id) + 1);
+    json_decref(answer);
+    if (rc < 0)
+        return -1;
+    p->synced = false;
+    p->fresh = true;
+    return project_save(p, err);
+}
+
+int project_box(struct project *p, struct err *err) {
+    bool had = p->sandbox[0] != '\0';
+    int there = project_box_look(p, err);
+    if (there != 0)
+        return there < 0 ? -1 : 0;
+    if (had && p->options.note != NULL)
+        p->options.note(p->options.arg,
+                        "the workspace's sandbox is gone; a new one gets the files");
+    return project_box_make(p, err);
+}
+
+int project_box_drop(struct project *p, struct err *err) {
+    char path[160];
+    struct err why = {0};
+    if (p->sandbox[0] == '\0')
+        return 0;
+    if (sandbox_api_path(path, sizeof(path), p->sandbox, "", err) < 0)
+        return -1;
+    json_t *answer = sandbox_api_call(p->rest, "DELETE", path, NULL, &why);
+    json_decref(answer);
+    if (answer == NULL && why.code != 404 && why.code != 410) {
+        *err = why;
+        return -1;
+    }
+    p->sandbox[0] = '\0';
+    p->synced = false;
+    return project_save(p, err);
+}
