@@ -131,10 +131,10 @@ static void project_remember(struct project *p) {
         if (url != NULL && id != NULL && strcmp(url, p->url) == 0 &&
             strlen(id) < sizeof(p->sandbox)) {
             memcpy(p->sandbox, id, strlen(id) + 1);
-            p->synced = sent != NULL &&
-                        sodium_hex2bin(p->sent, sizeof(p->sent), sent, strlen(sent), NULL, &n,
-                                       NULL) == 0 &&
-                        n == sizeof(p->sent);
+            p->synced =
+                sent != NULL &&
+                sodium_hex2bin(p->sent, sizeof(p->sent), sent, strlen(sent), NULL, &n, NULL) == 0 &&
+                n == sizeof(p->sent);
         }
         json_decref(root);
     }
@@ -158,9 +158,8 @@ int project_save(const struct project *p, struct err *err) {
 /* Opening. */
 
 static int project_rules(struct project *p, struct err *err) {
-    struct perm_config config = {.resolve = perm_files_resolve,
-                                 .arg = &p->files,
-                                 .headless = p->options.headless};
+    struct perm_config config = {
+        .resolve = perm_files_resolve, .arg = &p->files, .headless = p->options.headless};
     if (perm_files_find(&p->files, p->path, err) < 0 ||
         perm_files_load(&p->files, p->options.rules, p->options.session, &config, &p->rules,
                         &p->perm, err) < 0)

@@ -34,28 +34,29 @@ struct project_options {
     bool headless;              /* nobody can be asked */
     /* Asks a person; false = no. NULL with headless. */
     bool (*confirm)(void *arg, const char *question);
-    /* A line for people while something takes long, or went otherwise than expected. May be NULL. */
+    /* A line for people while something takes long, or went otherwise than expected. May be NULL.
+     */
     void (*note)(void *arg, const char *text);
     void *arg;
 };
 
 struct project {
     struct project_options options;
-    char path[PATH_MAX];     /* of the workspace, resolved */
-    char inside[PATH_MAX];   /* the current directory below it; "" = itself */
-    int root, state, lock;   /* descriptors; owned */
+    char path[PATH_MAX];   /* of the workspace, resolved */
+    char inside[PATH_MAX]; /* the current directory below it; "" = itself */
+    int root, state, lock; /* descriptors; owned */
     struct perm_files files;
     struct rule_set rules;
     struct perm perm;
     struct permission_exec decide;
     struct undo *undo;
-    struct rest *rest; /* borrowed */
+    struct rest *rest;                 /* borrowed */
     char sandbox[PROJECT_SANDBOX_MAX]; /* "" = none yet */
     char url[256];
-    struct ws_tree tree;               /* as it was sent */
-    unsigned char sent[WS_TREE_HASH];  /* digest of what the sandbox has of us */
-    bool synced;                       /* `sent` counts */
-    bool fresh;                        /* the sandbox was made by this process */
+    struct ws_tree tree;              /* as it was sent */
+    unsigned char sent[WS_TREE_HASH]; /* digest of what the sandbox has of us */
+    bool synced;                      /* `sent` counts */
+    bool fresh;                       /* the sandbox was made by this process */
 };
 
 /* One path that did not come back, or not as it was. */

@@ -184,7 +184,8 @@ static int project_push_missing(struct project *p, const json_t *missing, struct
 
 int project_file_url(const struct project *p, const char *path, const char *query, char *dst,
                      size_t size, struct err *err) {
-    int head = snprintf(dst, size, "/v1/sandboxes/%s/files" PROJECT_ROOT_IN_SANDBOX "/", p->sandbox);
+    int head =
+        snprintf(dst, size, "/v1/sandboxes/%s/files" PROJECT_ROOT_IN_SANDBOX "/", p->sandbox);
     size_t n = head > 0 ? (size_t)head : size;
     for (const char *s = path; *s != '\0'; s++) {
         unsigned char c = (unsigned char)*s;
@@ -234,8 +235,7 @@ static int project_push_send(struct project *p, struct err *err) {
     rc = project_push_manifest(p, &body, err);
     for (int round = 0; rc == 0 && !applied && round < PROJECT_PUSH_ROUNDS; round++) {
         json_t *answer = project_push_sync(p, &body, err);
-        rc = answer == NULL ? -1
-                            : project_push_missing(p, json_object_get(answer, "missing"), err);
+        rc = answer == NULL ? -1 : project_push_missing(p, json_object_get(answer, "missing"), err);
         applied = json_is_true(json_object_get(answer, "applied"));
         json_decref(answer);
     }
