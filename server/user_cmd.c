@@ -215,7 +215,8 @@ static void user_cmd_help(const struct opt *table) {
              "cancelled, and with --cancel-running what runs is, too. The name of a deleted user\n"
              "is never used again.\n"
              "Quotas: runs, parallel_runs, sandboxes, mem_bytes (4G), disk_bytes, cpu_ms_per_day\n"
-             "(2h), result_bytes, snapshot_bytes; \"none\" takes one away.",
+             "(2h), result_bytes, snapshot_bytes; \"none\" is no limit, \"default\" what the\n"
+             "configuration says.",
              table);
 }
 

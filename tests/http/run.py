@@ -50,6 +50,8 @@ SANITIZED = (
     "sandbox_files",
     "sandbox_archive",
     "sandbox_sync",
+    "users",
+    "isolation",
 )
 
 

@@ -98,10 +98,11 @@ static void test_wrong(void **state) {
         assert_int_equal(error.status, 400);
         assert_string_equal(error.field, rows[i].field);
     }
-    char many[1024] = "{\"scopes\":[\"a\"";
+    char many[1024];
+    char *at = stpcpy(many, "{\"scopes\":[\"a\"");
     for (unsigned i = 0; i < ACCOUNT_REQUEST_LIST_MAX; i++)
-        strcat(many, ",\"a\"");
-    strcat(many, "]}");
+        at = stpcpy(at, ",\"a\"");
+    stpcpy(at, "]}");
     assert_int_equal(decode(many, ACCOUNT_REQUEST_CHILD), -1);
 }
 

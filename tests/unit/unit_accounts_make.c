@@ -88,9 +88,10 @@ static void test_policies(void **state) {
     static const char *const wrong[] = {"", ",", "a,", ",a", "a,,b", "a b", "../x"};
     for (size_t i = 0; i < UNIT_COUNT(wrong); i++)
         unit_fails(accounts_make_policies(wrong[i], &out, &err), err, ERR_INVALID);
-    char many[512] = "a";
+    char many[512];
+    char *at = stpcpy(many, "a");
     for (unsigned i = 0; i < ACCOUNTS_POLICIES_MAX; i++)
-        strcat(many, ",a");
+        at = stpcpy(at, ",a");
     unit_fails(accounts_make_policies(many, &out, &err), err, ERR_INVALID);
 }
 
@@ -119,6 +120,8 @@ static void test_quota_words(void **state) {
     assert_memory_equal(&q, &again, sizeof(q));
     buf_done(&text);
     unit_works(accounts_quota_set(&q, "runs=none", &err), err);
+    assert_true(q.v[QUOTA_RUNS] == QUOTA_NONE);
+    unit_works(accounts_quota_set(&q, "runs=default", &err), err);
     assert_true(q.v[QUOTA_RUNS] == QUOTA_UNLIMITED);
     unit_works(accounts_quota_read("{\"from_the_future\":1}", &again, &err), err);
     unit_fails(accounts_quota_read("[]", &again, &err), err, ERR_INVALID);

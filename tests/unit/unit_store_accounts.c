@@ -198,14 +198,14 @@ static void test_purge(void **state) {
 }
 
 static void list(const char *const *names, size_t count) {
-    char text[1024] = "";
+    char text[1024] = "", *at = text;
     for (size_t i = 0; i < count; i++) {
         struct token_record record = {.admin = strcmp(names[i], "admin") == 0};
         char line[TOKEN_LINE_SIZE];
         snprintf(record.name, sizeof(record.name), "%s", names[i]);
         token_hash(names[i], strlen(names[i]), &record.hash);
         unit_works(token_record_format(&record, line, &err), err);
-        strcat(text, line);
+        at = stpcpy(at, line);
     }
     unit_works(fd_write_atomic(server, "tokens", text, strlen(text), 0600, &err), err);
 }
