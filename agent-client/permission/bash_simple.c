@@ -192,6 +192,9 @@ static int bash_simple_word(struct bash_state *st, struct bash_simple *s) {
             return -1;
         bash_brace_keep(**link);
         (**link)->name_len = name;
+        /* A subscript is arithmetic. */
+        if (strchr("=+", (**link)->text[name]) == NULL)
+            (**link)->flags |= BASH_WORD_RISKY;
         *link = &(**link)->next;
         return 0;
     }

@@ -51,11 +51,13 @@ static bool perm_prog_fits(const char *option, size_t n, const char *text) {
     return strncmp(text, option, n) == 0 && (text[n] == '\0' || text[n] == '=');
 }
 
-static bool perm_prog_in(const char *list, const char *text) {
+static bool perm_prog_in(const char *list, const char *text, bool first) {
     while (*list != '\0') {
         size_t n = strcspn(list, " ");
+        /* A word that is no option is a subcommand: nothing but the first can be one. */
+        bool subcommand = strchr("-.", list[0]) == NULL && list[n - 1] != '=';
 
-        if (perm_prog_fits(list, n, text))
+        if ((!subcommand || first) && perm_prog_fits(list, n, text))
             return true;
         list += n;
         list += *list == ' ';
@@ -82,14 +84,16 @@ static bool perm_prog_git(const struct perm_words *w, size_t i) {
                 return false;
         return true;
     }
-    if (sub < w->count && strcmp(w->word[sub]->text, "grep") == 0 && perm_prog_in("-O", text))
+    if (sub < w->count && strcmp(w->word[sub]->text, "grep") == 0 &&
+        perm_prog_in("-O", text, false))
         return true;
-    if (sub < w->count && strcmp(w->word[sub]->text, "rebase") == 0 && perm_prog_in("-x", text))
+    if (sub < w->count && strcmp(w->word[sub]->text, "rebase") == 0 &&
+        perm_prog_in("-x", text, false))
         return true;
     return perm_prog_in("--output --ext-diff --textconv --exec --upload-pack --receive-pack "
                         "--open-files-in-pager --exec-path --config-env --config --template "
                         "--extcmd --output-directory --upload-archive",
-                        text);
+                        text, false);
 }
 
 /* A script of sed that only prints, deletes and replaces: no "w", "r", "e", and no flag of "s" that
@@ -183,7 +187,7 @@ bool perm_prog_risky(const struct perm_prog *prog, const struct perm_words *w, s
     for (at = 1; at < i; at++)
         if (strcmp(w->word[at]->text, "--") == 0)
             return false;
-    return perm_prog_in(prog->risky, word->text);
+    return perm_prog_in(prog->risky, word->text, i == 1);
 }
 
 /* ---- wrappers ---- */

@@ -128,7 +128,7 @@ static void perm_walk_assigns(struct perm_run *run, const struct bash_word *w, p
     for (; w != NULL; w = w->next) {
         struct perm_part *part = perm_part_new(run, perm_text(run, &w, 1));
 
-        if ((w->flags & (unsigned)BASH_WORD_RISKY) != 0 || w->text[w->name_len] == '[')
+        if ((w->flags & (unsigned)BASH_WORD_RISKY) != 0)
             perm_part_note(part, RULE_ASK, NULL, "an expansion may run what is in a variable");
         else if (perm_prog_benign(w->text, w->name_len))
             perm_part_note(part, RULE_ALLOW, NULL, "a variable that changes no program");
