@@ -78,7 +78,7 @@ INC_agent-client/workspace := runner/base
 INC_agent-client/undo := runner/base
 INC_agent-client := agent-client/verify agent-client/model agent-client/permission \
     agent-client/workspace agent-client/undo server/api runner/wire runner/base
-INC_tests/bench := runner/base
+INC_tests/bench := agent-client/permission runner/base
 
 # Libraries by pkg-config name, per directory that calls them.
 PKG_runner/policy := jansson libsodium

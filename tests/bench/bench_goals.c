@@ -10,6 +10,7 @@
 #define BENCH_GOAL_FLOW_MB 200      /* per second */
 #define BENCH_GOAL_FLAT_MB 16 /* that the server may grow by: the capped answer, not the stream */
 #define BENCH_GOAL_IDLE_MB 30 /* server and runner together */
+#define BENCH_GOAL_VERDICTS 100000 /* per second */
 #define BENCH_MB 1e6
 
 struct bench_goal bench_goals_at_most(double measured, double target, const char *unit) {
@@ -87,4 +88,6 @@ void bench_goals_judge(struct bench_results *r, struct bench_goal_list *l) {
         l, bench_goals_at_most((start > end ? start : end) / BENCH_MB, BENCH_GOAL_IDLE_MB, "MB"),
         "idle memory of server and runner (Pss), before or after the load");
     bench_sandboxes_judge(r, l);
+    bench_goals_add(l, bench_goals_at_least(r->verdicts_per_s, BENCH_GOAL_VERDICTS, "/s"),
+                    "verdicts of the permission engine on one processor");
 }

@@ -11,6 +11,7 @@
 #include "bench_plan_boxes.h"
 #include "bench_proc.h"
 #include "bench_spawn.h"
+#include "bench_verdicts.h"
 
 #define BENCH_PAUSE_MS 100
 #define BENCH_RATE_ROUNDS 2
@@ -287,6 +288,8 @@ static int bench_plan_prepare(struct bench_plan_run *p, struct err *err) {
     if (bench_service_start(&p->cold, p->paths, "cold", &none, err) < 0)
         return err_wrap(err, "without warm jails");
     bench_plan_subjects(p);
+    if (bench_verdicts_run(&r->verdicts_per_s, err) < 0)
+        return err_wrap(err, "verdicts");
     return bench_plan_sandbox(p, err);
 }
 

@@ -95,6 +95,7 @@ struct bench_results {
     struct bench_idle idle_start, idle_end;
     struct bench_jail_cost jail;
     struct bench_sandboxes sandboxes;
+    double verdicts_per_s; /* of the permission engine, per second of one processor */
 };
 
 void bench_results_done(struct bench_results *r);
