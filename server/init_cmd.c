@@ -126,7 +126,17 @@ static int init_write_tokens(int dir, const struct buf *text, gid_t gid, struct 
     fd = openat(dir, "tokens", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 || fchown(fd, geteuid(), gid) < 0 || fchmod(fd, 0640) < 0)
         return err_sys(err, "cannot set the owner and mode of %s", STATE_TOKENS);
+    init_tell_server(dir);
     return 0;
+}
+
+/* A server that runs may have looked at the new list before it was allowed to read it. A new time
+ * is all that is given to the file, whatever its owner has put there. */
+static void init_tell_server(int dir) {
+    fd_cleanup int fd =
+        openat(dir, "accounts.changed", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0)
+        (void)futimens(fd, NULL);
 }
 
 /* Makes sure that server/tokens knows the administrator's token. */
