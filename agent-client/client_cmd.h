@@ -21,6 +21,7 @@ extern const struct client_cmd token_cmd;
 extern const struct client_cmd trace_cmd;
 extern const struct client_cmd receipt_cmd;
 extern const struct client_cmd top_cmd;
+extern const struct client_cmd replay_cmd;
 extern const struct client_cmd sandbox_cmd;
 extern const struct client_cmd exec_cmd;
 extern const struct client_cmd cp_cmd;
