@@ -120,6 +120,9 @@ void api_sync_changes(struct server *s, struct http_req *req, const struct route
 void api_blobs_put(struct server *s, struct http_req *req, const struct route_args *args);
 void api_blobs_get(struct server *s, struct http_req *req, const struct route_args *args);
 
+/* api_replay.c */
+void api_replay(struct server *s, struct http_req *req, const struct route_args *args);
+
 /* api_receipt.c */
 void api_receipt_key(struct server *s, struct http_req *req, const struct route_args *args);
 

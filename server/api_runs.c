@@ -131,17 +131,10 @@ static void api_runs_keep_body(struct server *s, struct run *run, struct http_re
 static int api_runs_record(struct server *s, struct run *run, const struct http_req *req,
                            struct api_error *error) {
     api_runs_image(run);
-    struct audit_asked asked = {.what = "run",
-                                .id = run->id,
-                                .user = req->user_name,
-                                .token = req->token != NULL ? req->token->id : NULL,
-                                .policy = run->policy.name,
-                                .policy_sha256 = run->policy.sha256,
-                                .image = run->image,
-                                .limits = &run->limits.values,
-                                .argv_sha256 = run->inputs->argv_sha256,
-                                .files = run->inputs->files,
-                                .files_sha256 = run->inputs->files_sha256};
+    struct audit_asked asked;
+    audit_record_run(&asked, run);
+    asked.user = req->user_name;
+    asked.from = req->replay_of;
     return audit_accepted(&s->audit, &asked, &run->accepted, error);
 }
 
@@ -283,6 +276,10 @@ static void api_runs_accepted(struct server *s, struct http_req *req, const stru
 static void api_runs_decoded(struct server *s, struct http_req *req, struct run_request *r,
                              struct api_runs_body *body) {
     struct api_error error = {0};
+    if (req->replay_of[0] != '\0') {
+        r->wait = true;
+        r->stream = false;
+    }
     bool wait = r->wait, stream = r->stream;
     struct run *run = NULL;
     if (api_runs_check_room(s, req, r, &error) == 0 && audit_check(&s->audit, &error) == 0 &&

@@ -112,6 +112,8 @@ int audit_accepted_bounded(struct audit *a, const struct audit_asked *asked,
 /* audit_record.c: fields of records. */
 void audit_record_asked(struct buf *out, const struct audit_asked *asked);
 struct run;
+/* What is asked for with a run that has a name, an owner and inputs; borrowed from it. */
+void audit_record_run(struct audit_asked *out, const struct run *run);
 void audit_record_run_ended(struct buf *out, const struct run *run);
 struct exec;
 void audit_record_exec_ended(struct buf *out, const struct exec *x);

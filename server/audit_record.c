@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "accounts.h"
 #include "audit.h"
 #include "clock.h"
 #include "execs.h"
@@ -54,6 +55,20 @@ void audit_record_asked(struct buf *out, const struct audit_asked *x) {
         json_out_str(&j, "path", path);
     }
     audit_record_text(&j, "from", x->from);
+}
+
+void audit_record_run(struct audit_asked *out, const struct run *run) {
+    *out = (struct audit_asked){.what = "run",
+                                .id = run->id,
+                                .user = run->owner,
+                                .token = run->token != NULL ? run->token->id : NULL,
+                                .policy = run->policy.name,
+                                .policy_sha256 = run->policy.sha256,
+                                .image = run->image,
+                                .limits = &run->limits.values,
+                                .argv_sha256 = run->inputs->argv_sha256,
+                                .files = run->inputs->files,
+                                .files_sha256 = run->inputs->files_sha256};
 }
 
 static void audit_record_end(struct json_out *j, const struct step_end *end) {

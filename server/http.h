@@ -132,6 +132,7 @@ struct http_req {
     const struct route *route;
     char client[PROXY_ADDRESS_SIZE];     /* see http_client() */
     char error_code[API_ERROR_CODE_MAX]; /* of an answer that is an error; "" = none */
+    char replay_of[40];                  /* the run whose inputs are run again; "" = none */
     uint64_t audit_seq;                  /* the record that it was asked; 0 = none */
 };
 

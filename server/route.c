@@ -29,6 +29,7 @@ const struct route route_table[] = {
     {"GET", "/v1/runs", 0, api_runs_list, ROUTE_RUN_GET},
     {"GET", "/v1/runs/{}", 0, api_runs_get, ROUTE_RUN_GET},
     {"DELETE", "/v1/runs/{}", 0, api_runs_delete, ROUTE_RUN},
+    {"POST", "/v1/runs/{}/replay", 0, api_replay, ROUTE_RUN},
     {"GET", "/v1/runs/{}/events", 0, api_events_get, ROUTE_RUN_GET},
     {"GET", "/v1/runs/{}/steps/{}/stdout", 0, api_raw_stdout, ROUTE_RUN_GET},
     {"GET", "/v1/runs/{}/steps/{}/stderr", 0, api_raw_stderr, ROUTE_RUN_GET},

@@ -168,6 +168,10 @@ void run_abort(struct run *run, const struct step_end *end);
 
 /* run_seal.c: the receipt and the audit log; run_sealed() is called then, now or later. */
 void run_seal(struct run *run);
+/* The same for a run that an earlier server has left unfinished: nobody is told. */
+void run_seal_here(struct run *run);
+/* Such a run is going to wait again: that is recorded, as a run is before it begins. */
+int run_seal_accept_again(struct run *run);
 /* For run_seal.c: the run is done. */
 void run_sealed(struct run *run);
 

@@ -14,11 +14,15 @@ struct run_seal_job {
     int rc;
 };
 
-static void run_seal_over(struct run *run) {
+static void run_seal_record(struct run *run) {
     if (run->runs->audit != NULL)
         audit_run_ended(run->runs->audit, run);
     receipt_inputs_free(run->inputs);
     run->inputs = NULL;
+}
+
+static void run_seal_over(struct run *run) {
+    run_seal_record(run);
     run_sealed(run);
 }
 
@@ -48,16 +52,34 @@ static bool run_seal_by_worker(struct run *run) {
     return true;
 }
 
-void run_seal(struct run *run) {
-    struct runs *runs = run->runs;
+static void run_seal_make(struct run *run) {
     struct err err;
     err_clear(&err);
-    if (runs->key != NULL && run->inputs != NULL) {
-        if (runs->work != NULL && receipt_run_weight(run) > RECEIPT_RUN_INLINE &&
-            run_seal_by_worker(run))
-            return;
-        if (receipt_run_make(run, runs->key, &err) < 0)
-            runs_log(runs, run, &err);
-    }
+    if (run->runs->key != NULL && run->inputs != NULL &&
+        receipt_run_make(run, run->runs->key, &err) < 0)
+        runs_log(run->runs, run, &err);
+}
+
+void run_seal(struct run *run) {
+    struct runs *runs = run->runs;
+    if (runs->key != NULL && run->inputs != NULL && runs->work != NULL &&
+        receipt_run_weight(run) > RECEIPT_RUN_INLINE && run_seal_by_worker(run))
+        return;
+    run_seal_make(run);
     run_seal_over(run);
+}
+
+void run_seal_here(struct run *run) {
+    run_seal_make(run);
+    run_seal_record(run);
+}
+
+int run_seal_accept_again(struct run *run) {
+    if (run->runs->audit == NULL || run->inputs == NULL)
+        return 0;
+    struct audit_asked asked;
+    struct api_error error;
+    audit_record_run(&asked, run);
+    asked.op = "again";
+    return audit_accepted(run->runs->audit, &asked, &run->accepted, &error);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "receipt_run.h"
 #include "results.h"
 #include "run.h"
 #include "run_record.h"
@@ -66,7 +67,9 @@ static int run_store_ask_again(struct run *run, const struct store_run_found *fo
         rc = -1;
     if (rc == 0 && run->request.keep_steps && run->keep == NULL)
         rc = run_keep_new(run);
-    return rc;
+    if (rc == 0)
+        run->inputs = receipt_inputs_new(&run->request);
+    return run->inputs != NULL ? 0 : -1;
 }
 
 /* Who asked for it may not be allowed to any more. Its budget has counted the run already. */
@@ -92,13 +95,16 @@ static void run_store_take(struct run_store_recovery *r, struct run *run,
     run->store.has_input = found->has_input;
     memcpy(run->store.input, found->input, sizeof(run->store.input));
     run->store.round = UINT64_MAX; /* its row is of an earlier transaction */
-    if (found->state == STORE_RUN_QUEUED && r->options->keep_queued &&
-        run_store_find_token(r, run) == 0 && run_store_ask_again(run, found) == 0 &&
+    /* Also one that is over now has a receipt, which speaks of what was asked for. */
+    bool asked = run_store_ask_again(run, found) == 0;
+    if (asked && found->state == STORE_RUN_QUEUED && r->options->keep_queued &&
+        run_store_find_token(r, run) == 0 && run_seal_accept_again(run) == 0 &&
         runs_requeue(r->runs, run, &err) == 0) {
         r->queued++;
         return;
     }
     run_store_interrupt(run);
+    run_seal_here(run);
     if (run_store_write_now(run, &err) < 0)
         runs_log(r->runs, run, &err);
     r->interrupted++;

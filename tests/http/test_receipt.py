@@ -195,3 +195,77 @@ def _(pair):
     answer = pair.client.wait_done(run)
     check.equal(answer["receipt"]["body"]["steps"][0]["end"]["cause"], "cancelled", "cause")
     check.true(ledger.receipt_holds(answer["receipt"], public_key(pair)), "the signature")
+
+
+def replay(pair, run, token=None):
+    """pinfold replay --json -> (exit code, object or what it said)."""
+    done = subprocess.run(
+        [harness.program("pinfold"), "replay", run, "--json"], capture_output=True, timeout=30,
+        env={"PATH": os.environ["PATH"], "PINFOLD_TOKEN": token or pair.token,
+             "PINFOLD_URL": "http://127.0.0.1:%d" % pair.port})
+    return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr.decode()
+
+
+@test("a replay runs the same inputs again and finds what differs", deadline=20)
+def _(pair):
+    same = pair.client.run(
+        steps=[{"name": "a", "sh": "cat x; cat; echo $A; echo e >&2"}, {"name": "b", "sh": "exit 4"}],
+        files=[{"path": "x", "content": "data\n"}], stdin="in\n", env={"A": "1"}, collect=["x"])
+    code, found = replay(pair, same["id"])
+    check.equal((code, found["equal"]), (0, True), "the verdict (%s)" % found)
+    check.equal([row["what"] for row in found["rows"]],
+                ["step 1 a", "step 1 stdout", "step 1 stderr", "step 2 b", "step 2 stdout",
+                 "step 2 stderr", "file x"], "what was compared")
+    again = pair.client.fetch(found["now"])
+    check.equal(again["steps"][0]["stdout"], same["steps"][0]["stdout"], "stdout of the replay")
+    accepted, = [one for one in ledger.records(pair.state)
+                 if one["type"] == "accepted" and one.get("id") == found["now"]]
+    check.equal(accepted["from"], same["id"], "what the audit log says of it")
+    other = pair.client.sh("date +%s.%N; cat /proc/sys/kernel/random/uuid > u", collect=["u"])
+    code, found = replay(pair, other["id"])
+    differs = [row["what"] for row in found["rows"] if not row["equal"]]
+    check.equal((code, differs), (1, ["step 1 stdout", "file u"]), "the verdict")
+    check.equal(replay(pair, "run_" + "x" * 24)[0], 125, "exit code for a run that is not there")
+    nobody = pair.user_client("replay-nobody")
+    check.error(nobody.post("/v1/runs/%s/replay" % same["id"], None), 404)
+
+
+@test("large inputs and streamed runs can be replayed, too", deadline=20)
+def _(pair):
+    with pair.client.stream(
+        argv=["sha256sum", "big"], files=[{"path": "big", "content": "x" * 300000}]
+    ) as stream:
+        run = [event for _, event in stream][0]["id"]
+    code, found = replay(pair, run)
+    check.equal((code, found["equal"]), (0, True), "the verdict (%s)" % found)
+    files = pair.client.fetch(found["now"])["receipt"]["body"]["files_in"]
+    check.equal(files["bytes"], 300000, "bytes that went in")
+
+
+@test("without kept inputs a replay is refused with a sentence", own=True, deadline=30)
+def _(_pair):
+    with harness.Pair(server_args=["--keep-requests", "no"]) as pair:
+        run = pair.client.run(argv=["true"])["id"]
+        seen = check.error(pair.client.post("/v1/runs/%s/replay" % run, None), 410, "inputs_gone")
+        check.holds(seen["message"], "not kept", "the sentence")
+
+
+@test("receipts outlive the server, and a run that it took along has one", own=True, deadline=40)
+def _(_pair):
+    with harness.Pair() as pair:
+        done = pair.client.run(argv=["echo", "x"])
+        cut = pair.client.submit(argv=["sleep", "60"])
+        pair.client.wait_state(cut, ("running",))
+        pair.kill9_server()
+        pair.start_server()
+        pair.wait_ready()
+        check.equal(pair.client.fetch(done["id"])["receipt"], done["receipt"], "the same receipt")
+        check.equal(verify(pair, pair.client.fetch(done["id"]))[0], 0, "exit code of verify")
+        answer = pair.client.wait_done(cut)
+        check.ended(answer, "interrupted")
+        check.true(ledger.receipt_holds(answer["receipt"], public_key(pair)), "the signature")
+        check.equal(answer["receipt"]["body"]["steps"][0]["end"]["cause"], "interrupted", "cause")
+        check.equal(verify(pair, answer)[0], 0, "exit code of verify")
+        ended, = [one for one in ledger.records(pair.state)
+                  if one["type"] == "ended" and one.get("id") == cut]
+        check.equal(ended["cause"], "interrupted", "what the audit log says")
