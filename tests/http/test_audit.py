@@ -8,6 +8,7 @@ import subprocess
 import tempfile
 
 import check
+import clean
 import harness
 import ledger
 from box import Box
@@ -198,7 +199,8 @@ def _(_pair):
     owner = os.stat(os.path.join(pair.state, "server"))
     subprocess.run(
         ["mount", "-t", "tmpfs", "-o",
-         "size=256k,mode=700,uid=%d,gid=%d" % (owner.st_uid, owner.st_gid), "none", audit],
+         "size=256k,mode=700,uid=%d,gid=%d" % (owner.st_uid, owner.st_gid),
+         clean.TEST_MOUNT + "audit", audit],
         check=True)
     try:
         with pair:

@@ -313,7 +313,8 @@ def small(path, owner_of, size):
     owner = os.stat(owner_of)
     subprocess.run(
         ["mount", "-t", "tmpfs", "-o",
-         "size=%d,mode=755,uid=%d,gid=%d" % (size, owner.st_uid, owner.st_gid), "none", path],
+         "size=%d,mode=755,uid=%d,gid=%d" % (size, owner.st_uid, owner.st_gid),
+         clean.TEST_MOUNT + "seeing", path],
         check=True)
     try:
         yield
