@@ -127,15 +127,26 @@ struct api_answer_waiter {
     struct http_req *req;
 };
 
+/* The server stops before the run has begun. */
+static void api_answer_kept(struct http_req *req, const struct run *run) {
+    struct api_error error = {0};
+    api_error_set(&error, 503, "draining", NULL,
+                  "The server stops; the run %s waits for its next start.", run->id);
+    http_reply_error(req, &error);
+}
+
 static void api_answer_changed(struct run_watcher *w) {
     struct api_answer_waiter *a = (struct api_answer_waiter *)(void *)w;
     struct run *run = w->run;
-    if (run->phase != RUN_DONE)
+    if (run->phase != RUN_DONE && !runs_is_kept(run))
         return;
     a->req->gone = NULL;
     runs_pin(run);
     run_unwatch(w);
-    api_answer_now(a->server, a->req, run);
+    if (run->phase == RUN_DONE)
+        api_answer_now(a->server, a->req, run);
+    else
+        api_answer_kept(a->req, run);
     runs_unpin(run);
     free(a);
 }

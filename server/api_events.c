@@ -95,7 +95,7 @@ static ssize_t api_events_read(void *arg, char *data, size_t size) {
     if (left == 0) {
         if (e->failed)
             return -2;
-        return e->last || !e->follow ? -1 : 0;
+        return e->last || !e->follow || runs_is_kept(e->run) ? -1 : 0;
     }
     size_t n = left < size ? left : size;
     memcpy(data, e->out.data + e->sent, n);

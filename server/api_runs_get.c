@@ -129,7 +129,7 @@ static bool api_runs_list_memory(struct api_runs_list *l, const char *id) {
     while (l->run != NULL && (id == NULL || strcmp(l->run->id, id) > 0)) {
         if (!api_runs_list_next(l, l->run->id))
             return false;
-        if (answer_encode_summary(l->run, &l->out, NULL) < 0)
+        if (answer_encode_summary(l->run, false, &l->out, NULL) < 0)
             l->failed = true;
         l->run = api_runs_in_memory(l->run->older, l->owner, NULL);
     }

@@ -57,7 +57,6 @@ struct config {
     struct config_list proxy;
     uint64_t header_ms, body_ms;
     uint64_t keep_runs, keep_run_bytes, keep_run_age_ms, idempotency_ms;
-    unsigned queued_on_start; /* enum config_queued */
     bool keep_requests;
     uint64_t results, result_bytes, snapshots, snapshot_bytes, blob_bytes, blob_age_ms;
     struct quota_limits default_quota; /* of users for whom nothing is said */

@@ -102,7 +102,8 @@ static const struct config_row config_rows[] = {
      .preset = "keep",
      .choices = "keep|cancel",
      .about = "What becomes of runs that wait when the server stops, and whose callers know their "
-              "names: they wait for the next start, or end as cancelled"},
+              "names: they wait for the next start, or end as cancelled (after a crash: as "
+              "interrupted)"},
     {.key = "queue",
      .flag = "queue",
      .arg = "N",
@@ -128,15 +129,6 @@ static const struct config_row config_rows[] = {
      .offset = CONFIG_AT(result_bytes),
      .preset = "16M",
      .about = "Memory for the results of finished runs"},
-    {.key = "queued_on_start",
-     .flag = "queued-on-start",
-     .arg = "keep|cancel",
-     .type = CONFIG_CHOICE,
-     .offset = CONFIG_AT(queued_on_start),
-     .preset = "keep",
-     .choices = "keep|cancel",
-     .about = "What becomes of runs that waited when the server ended and whose callers knew of "
-              "them: they wait again, or end as interrupted"},
     {.key = "retention.runs",
      .flag = "keep-runs",
      .arg = "N",

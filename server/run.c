@@ -222,6 +222,10 @@ void run_notify(struct run *run) {
     run_tell(run, false);
 }
 
+void run_tell_kept(struct run *run) {
+    run_tell(run, true);
+}
+
 /* Steps. */
 
 static void run_internal_end(struct step_end *end, const char *stage, int code) {

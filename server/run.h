@@ -245,6 +245,8 @@ void run_follow(struct run *run, struct run_watcher *w, uint64_t after);
 void run_unwatch(struct run_watcher *w);
 /* Tells the followers that there are new events. */
 void run_notify(struct run *run);
+/* Tells everybody who waits for it that it will not begin here (runs_is_kept()). */
+void run_tell_kept(struct run *run);
 
 /* run_end.c: the runner's END as the API's. */
 void run_end_of_wire(const struct run_step *step, const struct wire_end *wire,

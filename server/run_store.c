@@ -68,7 +68,7 @@ static int run_store_write(struct run *run, const struct buf *record, const char
     bool over = run->phase >= RUN_SEAL;
     struct buf summary;
     buf_init(&summary, RUN_STORE_SUMMARY);
-    int rc = answer_encode_summary(run, &summary, err);
+    int rc = answer_encode_summary(run, over, &summary, err);
     struct store_run row = {
         .user = run->owner,
         .id = run->id,

@@ -206,7 +206,7 @@ static void runs_give_up(struct runs *runs, struct run *run, const char *stage) 
 
 static void runs_starved(void *arg) {
     struct runs *runs = arg;
-    if (links_first_ready(runs->links) != NULL)
+    if (links_first_ready(runs->links) != NULL || runs->closed)
         return;
     for (struct queue_node *node; (node = queue_any(&runs->queue)) != NULL;)
         runs_give_up(runs, runs_of_node(node), "runner");
@@ -216,7 +216,8 @@ static void runs_dispatch(void *arg) {
     struct runs *runs = arg;
     struct queue_node *node;
     unsigned held = 0;
-    while (runs->active < runs->options.active_max && (node = queue_next(&runs->queue)) != NULL) {
+    while (runs->active < runs->options.active_max && !runs->closed &&
+           (node = queue_next(&runs->queue)) != NULL) {
         struct run *run = runs_of_node(node);
         bool known = false;
         struct link *link = links_pick(runs->links, run->policy.name, run->policy.sha256, &known);
@@ -289,12 +290,24 @@ int runs_add(struct runs *runs, struct run *run, const char *owner, struct err *
 }
 
 size_t runs_unfinished(const struct runs *runs) {
-    return runs->queue.count + runs->active + runs->sealing;
+    return (runs->closed ? 0 : runs->queue.count) + runs->active + runs->sealing;
 }
 
-void runs_cancel_queued(struct runs *runs) {
-    for (struct queue_node *node; (node = queue_any(&runs->queue)) != NULL;)
-        run_cancel(runs_of_node(node), CAUSE_CANCELLED);
+bool runs_is_kept(const struct run *run) {
+    return run->runs->closed && run->phase == RUN_QUEUED;
+}
+
+void runs_close(struct runs *runs, bool keep) {
+    runs->closed = true;
+    for (struct run *run = runs->newest; run != NULL; run = run->older) {
+        if (run->phase != RUN_QUEUED)
+            continue;
+        /* One that ends with its caller's connection has nobody any more. */
+        if (keep && run->store.told && !run->cancel_on_disconnect)
+            run_tell_kept(run);
+        else
+            run_cancel(run, CAUSE_CANCELLED);
+    }
 }
 
 void runs_cancel_all(struct runs *runs, enum cause cause) {

@@ -53,6 +53,7 @@ struct runs {
     struct run *newest, *oldest;           /* all, by age */
     struct run *done_oldest, *done_newest; /* finished, by when they finished */
     size_t count, done_count, active, sealing;
+    bool closed; /* see runs_close() */
     uint64_t last_us;       /* that an id began with */
     struct loop_timer rest; /* gives memory back after a busy time */
     size_t done_bytes;
@@ -81,8 +82,13 @@ struct run *runs_find(const struct runs *runs, const char *id);
 void runs_room(struct runs *runs);
 /* Unfinished ones: queued, running, and being stored. */
 size_t runs_unfinished(const struct runs *runs);
-/* Cancels everything that waits / that runs. */
-void runs_cancel_queued(struct runs *runs);
+/* Nothing that waits starts any more. With `keep`, runs whose callers know their names wait for the
+ * next server, which finds them in the store, and who waits for them here is told so. All others
+ * end as cancelled: whoever asked for one is there, and gets his answer. */
+void runs_close(struct runs *runs, bool keep);
+/* Does it wait for the next server? */
+bool runs_is_kept(const struct run *run);
+/* Cancels everything. */
 void runs_cancel_all(struct runs *runs, enum cause cause);
 
 void runs_cancel_some(struct runs *runs, bool (*is_meant)(void *arg, const struct run *run),

@@ -133,7 +133,9 @@ static bool seen_is_public(const struct http_req *req) {
 /* Users and tokens are changed by it. */
 static bool seen_is_admin(const struct http_req *req) {
     const char *pattern = req->route != NULL ? req->route->pattern : "";
-    return strcmp(req->method, "GET") != 0 && metrics_family(pattern) == METRICS_TOKENS;
+    /* Of what was refused before it was understood there is no method. */
+    return req->method != NULL && strcmp(req->method, "GET") != 0 &&
+           metrics_family(pattern) == METRICS_TOKENS;
 }
 
 /* Whoever is refused could fill the disk with it. */

@@ -306,7 +306,7 @@ static int serve_results(struct serve *v, struct err *err) {
                                   .bytes = c->keep_run_bytes,
                                   .age_ms = c->keep_run_age_ms,
                                   .key_ms = c->idempotency_ms};
-    struct run_store_options options = {.keep_queued = c->queued_on_start == CONFIG_QUEUED_KEEP,
+    struct run_store_options options = {.keep_queued = c->queued_on_stop == CONFIG_QUEUED_KEEP,
                                         .accounts = s->accounts.accounts};
     fd_cleanup int dir = state_open_dir(&s->state, STATE_SERVER, err);
     if (dir < 0)

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import sqlite3
 import subprocess
+import time
 
 import certs
 import check
@@ -81,7 +83,8 @@ def _(_):
             check.holds(out, row["about"] + ".", "what is printed for people")
         code, out, _ = server("serve", "--help")
         for row in rows.values():
-            check.holds(out, "--" + row["flag"], "the help of serve")
+            if "flag" in row:
+                check.holds(out, "--" + row["flag"], "the help of serve")
 
 
 @test("the example file is what the table says, and check accepts it", own=True)
@@ -229,3 +232,47 @@ def database(place, inner, wrong):
     wrong("cannot be written")
     check.equal((sorted(os.listdir(inner)), os.stat(path).st_mtime_ns), before, "what is there")
     os.unlink(path)
+
+
+@test("behind a proxy: what a trusted one says of the client is in log and audit, and nothing else",
+      own=True)
+def _(_):
+    for trusted, said in ((["--proxy", "127.0.0.0/8", "--proxy", "10.1.2.3"], "203.0.113.9"),
+                          (["--proxy", "10.0.0.0/8"], "127.0.0.1"), ([], "127.0.0.1")):  # fmt: skip
+        with ServerOnly(server_args=["-v"] + trusted) as pair:
+            for headers in ({"X-Forwarded-For": "1.1.1.1, 203.0.113.9, 10.1.2.3"},
+                            {"Forwarded": 'for=1.1.1.1, for="203.0.113.9:99";proto=https'}):
+                check.equal(pair.client.get("/v1/runs", headers=headers).status, 200, "status")
+                headers["Authorization"] = "Bearer nonsense"
+                check.equal(pair.client.get("/v1/runs", headers=headers).status, 401, "status")
+            lines = [line for line in pair.log_bytes().decode().splitlines()
+                     if "event=request" in line and 'route="/v1/runs"' in line]
+            check.equal([re.search(r' client="([^"]*)"', line)[1] for line in lines], [said] * 2,
+                        "clients in the log")
+            code, out, why = server("audit", "show", "--state", pair.state, "--json", "--type", "denied")
+            check.equal((code, why), (0, ""), "audit show")
+            check.equal([json.loads(line)["client"] for line in out.splitlines()], [said] * 2,
+                        "clients in the audit")
+
+
+@test("behind a proxy that speaks HTTP/1.0: a stream comes at once, unbuffered, and ends", own=True)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        body = b'{"sh": "echo a; sleep 1; echo b", "stream": true}'
+        with pair.client.socket(10) as sock:
+            sock.sendall(b"POST /v1/runs HTTP/1.0\r\nContent-Length: %d\r\nAuthorization: Bearer %s\r\n\r\n"
+                         % (len(body), pair.token.encode()) + body)
+            start, got, first = time.monotonic(), b"", None
+            while True:
+                part = sock.recv(65536)
+                if not part:
+                    break
+                got += part
+                if first is None and b'"data":"a\\n"' in got:
+                    first = time.monotonic() - start
+            head, _, lines = got.partition(b"\r\n\r\n")
+            check.within(0, first, 0.9, "seconds until the first output")
+            check.holds(head.decode().lower(), "x-accel-buffering: no", "the head")
+            check.lacks(head.decode().lower(), "transfer-encoding", "the head")
+            events = [json.loads(line)["type"] for line in lines.splitlines()]
+            check.equal(events[-2:], ["end", "done"], "the last events")

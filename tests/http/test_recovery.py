@@ -292,7 +292,7 @@ def _(_):
     deadline=40,
 )
 def _(_):
-    with harness.Pair(slots=4, warm=2) as pair:
+    with harness.Pair(slots=4, warm=2, server_args=["--queued-on-stop", "cancel"]) as pair:
         pair.rest()
         runs = [pair.client.submit(sh="sleep 1; echo end") for _ in range(14)]
         for run in runs[:4]:

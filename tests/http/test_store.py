@@ -124,9 +124,9 @@ def _(_):
         equal(len(lines(pair)["runs"]), 3)
 
 
-@test("queued-on-start=cancel: what waited is interrupted", own=True)
+@test("queued-on-stop=cancel: what waited is interrupted", own=True)
 def _(_):
-    with harness.Pair(slots=1, warm=1, server_args=["--queued-on-start", "cancel"]) as pair:
+    with harness.Pair(slots=1, warm=1, server_args=["--queued-on-stop", "cancel"]) as pair:
         pair.client.submit(argv=["sleep", "60"])
         waiting = pair.client.submit(argv=["true"])
         restart(pair)

@@ -235,10 +235,33 @@ static void test_queue(void **state) {
     jail[0] = expect_start(t);
     assert_int_equal(run[2]->phase, RUN_STEP);
     assert_int_equal(run[4]->phase, RUN_QUEUED);
-    runs_cancel_queued(&t->runs);
+    runs_close(&t->runs, false);
     assert_int_equal(run[4]->phase, RUN_DONE);
     assert_int_equal(run[5]->phase, RUN_DONE);
     assert_int_equal(runs_unfinished(&t->runs), 2);
+}
+
+static void test_what_is_kept_for_the_next_server_does_not_start(void **state) {
+    struct side *t = *state;
+    struct run *run[5];
+    uint64_t jail[2];
+    for (int i = 0; i < 5; i++) {
+        run[i] = add(t, "{\"argv\":[\"a\"]}");
+        if (i < 2)
+            jail[i] = expect_start(t);
+    }
+    run[2]->store.told = run[3]->store.told = true;
+    run[3]->cancel_on_disconnect = true;
+    runs_close(&t->runs, true);
+    assert_int_equal(run[3]->phase, RUN_DONE);
+    assert_int_equal(run[4]->phase, RUN_DONE);
+    finish(t, jail[0]);
+    assert_int_equal(runs_unfinished(&t->runs), 1);
+    finish(t, jail[1]);
+    fake_turn(&t->fake);
+    assert_int_equal(run[2]->phase, RUN_QUEUED);
+    assert_true(runs_is_kept(run[2]));
+    assert_int_equal(runs_unfinished(&t->runs), 0);
 }
 
 static void test_cancel(void **state) {
@@ -533,6 +556,7 @@ int main(void) {
         WITH_SHARD(test_lost),
         WITH_SHARD(test_wrong_end),
         WITH_SHARD(test_queue),
+        WITH_SHARD(test_what_is_kept_for_the_next_server_does_not_start),
         WITH_SHARD(test_cancel),
         WITH_SHARD(test_end_on_output),
         WITH_SHARD(test_collect),
