@@ -17,6 +17,11 @@
 /* What could not be written is tried again, so many at once. */
 #define RUN_STORE_AGAIN 16u
 #define RUN_STORE_AGAIN_MS 500u
+/* Less than the hour after which store_runs_put_input() notes it again, and than the slack with
+ * which bodies are dropped. */
+#define RUN_STORE_SEEN_MS ((uint64_t)1800 * 1000)
+/* Most records are shorter. */
+#define RUN_STORE_FIRST 2048u
 
 /* A record in the making. */
 struct run_store_job {
@@ -39,10 +44,29 @@ static size_t run_store_weight(const struct run *run) {
 
 /* The database. */
 
+static struct run_store_seen *run_store_seen(struct run *run) {
+    return &run->runs->seen[run->store.input[0] % RUN_STORE_SEEN];
+}
+
+/* Its row, and so its body, is durable. */
+static void run_store_note_input(struct run *run) {
+    struct run_store_seen *seen = run_store_seen(run);
+    if (!run->store.has_input)
+        return;
+    if (seen->until_ms > clock_mono_ms() &&
+        memcmp(seen->hash, run->store.input, sizeof(seen->hash)) == 0)
+        return; /* noting it again would put off the hour */
+    memcpy(seen->hash, run->store.input, sizeof(seen->hash));
+    seen->until_ms = clock_mono_ms() + RUN_STORE_SEEN_MS;
+}
+
 static int run_store_write_input(struct run *run, struct err *err) {
     struct run_store *x = &run->store;
     char file[STORE_RUNS_FILE_SIZE];
     if (x->body == NULL && !x->filed)
+        return 0;
+    const struct run_store_seen *seen = run_store_seen(run);
+    if (seen->until_ms > clock_mono_ms() && memcmp(seen->hash, x->input, sizeof(x->input)) == 0)
         return 0;
     results_name(x->input, file);
     struct store_input input = {.file = x->filed ? file : NULL,
@@ -107,6 +131,7 @@ static int run_store_write(struct run *run, const struct buf *record, const char
 int run_store_write_now(struct run *run, struct err *err) {
     struct buf record;
     buf_init(&record, RUN_RECORD_MAX);
+    (void)buf_reserve(&record, RUN_STORE_FIRST, NULL);
     int rc = run_record_write(run, &record, err);
     if (rc == 0)
         rc = run_store_write(run, &record, NULL, err);
@@ -148,6 +173,7 @@ static void run_store_drop_body(struct run *run) {
 static void run_store_told(void *arg, int rc, const struct err *err) {
     struct run *run = arg;
     if (rc == 0) {
+        run_store_note_input(run);
         run_store_drop_body(run);
         return;
     }
@@ -314,6 +340,8 @@ static void run_store_saved(struct run *run, int rc, const struct err *err) {
     if (rc == 0) {
         run_store_unlink(run);
         x->stored = true;
+        if (x->body != NULL)
+            run_store_note_input(run);
         run_store_drop_body(run);
         runs_kept(runs, run->owner, 1, (int64_t)x->bytes);
     } else {

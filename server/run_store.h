@@ -43,6 +43,14 @@ struct run_store {
     char token[ACCOUNTS_TOKEN_ID_SIZE]; /* of one that was read: who asked for it */
 };
 
+/* A body that was used within the hour and is in the database: most clients send the same again and
+ * again. */
+#define RUN_STORE_SEEN 64u
+struct run_store_seen {
+    uint8_t hash[STORE_RUNS_HASH_SIZE];
+    uint64_t until_ms; /* monotonic; 0 = empty */
+};
+
 /* Keeps the body of its request (malloc'ed, taken over), or, when a worker has written it into a
  * file already, only its hash. */
 void run_store_body(struct run *run, char *body, size_t len);

@@ -44,8 +44,9 @@ struct runs {
     int results;                              /* with a store: the directory of large ones; owned */
     struct run *unsaved_first, *unsaved_last; /* over, and not written yet */
     struct loop_timer again;                  /* for them */
-    struct retain *retain;                    /* how long results are kept */
-    struct quota *quota;                      /* borrowed; NULL = nobody has any */
+    struct run_store_seen seen[RUN_STORE_SEEN]; /* bodies of requests that are stored */
+    struct retain *retain;                      /* how long results are kept */
+    struct quota *quota;                        /* borrowed; NULL = nobody has any */
     struct runs_options options;
     struct pipes pipes;
     struct queue queue;

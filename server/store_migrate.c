@@ -49,17 +49,13 @@ static const struct store_migration store_migrations[] = {
                  "    PRIMARY KEY (user, token, day)"
                  ") WITHOUT ROWID;"},
     /* Ids begin with the time, so newer rows come behind older ones and a write touches the last
-     * page only. What is listed is apart from what is large. */
+     * page only. What is counted and looked for is apart from what is read then. */
     {"runs", "CREATE TABLE runs ("
              "    user TEXT NOT NULL, id TEXT NOT NULL,"
              "    state INTEGER NOT NULL," /* enum store_run_state */
              "    seq INTEGER NOT NULL,"   /* its record */
              "    bytes INTEGER NOT NULL," /* of what is kept of it */
-             "    duration_ms INTEGER,"
-             "    summary TEXT NOT NULL," /* its line in the list */
-             "    label TEXT, cause TEXT,"
-             "    input BLOB," /* hash of its request's body */
-             "    trace_id BLOB, trace BLOB,"
+             "    trace_id BLOB,"
              "    PRIMARY KEY (user, id)"
              ") WITHOUT ROWID;"
              "CREATE INDEX runs_open ON runs (id) WHERE state < 2;"
@@ -67,8 +63,11 @@ static const struct store_migration store_migrations[] = {
              "CREATE TABLE records ("
              "    seq INTEGER PRIMARY KEY,"
              "    user TEXT NOT NULL, id TEXT NOT NULL, at_ms INTEGER NOT NULL,"
-             "    file TEXT,"  /* in STATE/server/results; NULL = it is here */
-             "    record BLOB" /* run_record.h */
+             "    duration_ms INTEGER, label TEXT, cause TEXT, trace BLOB,"
+             "    input BLOB,"   /* hash of its request's body */
+             "    summary TEXT," /* its line in the list */
+             "    file TEXT,"    /* in STATE/server/results; NULL = it is here */
+             "    record BLOB"   /* run_record.h */
              ");"
              "CREATE INDEX records_by_file ON records (file) WHERE file IS NOT NULL;"
              "CREATE TABLE inputs (" /* request bodies, by content */

@@ -11,23 +11,31 @@
 
 static int store_runs_put_record(struct store *s, struct store_run *row, struct err *err) {
     static const char insert[] =
-        "INSERT INTO records (user, id, at_ms, file, record) VALUES (?1, ?2, ?3, ?4, ?5)";
-    static const char update[] = "UPDATE records SET file = ?4, record = ?5 WHERE seq = ?6";
-    if (row->seq != 0 && row->record == NULL && row->file == NULL)
-        return 0;
+        "INSERT INTO records (duration_ms, label, cause, trace, summary, file, record, user, id, "
+        "at_ms, input) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+    static const char update[] = "UPDATE records SET duration_ms = ?1, label = ?2, cause = ?3, "
+                                 "trace = ?4, summary = ?5, file = ?6, record = ?7 WHERE seq = ?8";
     sqlite3_stmt *q = store_sql(s, row->seq == 0 ? insert : update, err);
     if (q == NULL)
         return -1;
-    if (row->seq == 0) {
-        store_sql_text(q, 1, row->user);
-        store_sql_text(q, 2, row->id);
-        store_sql_u64(q, 3, row->at_ms);
-    } else {
-        store_sql_u64(q, 6, row->seq);
-    }
-    store_sql_text(q, 4, row->file);
+    store_sql_u64(q, 1, row->duration_ms);
+    store_sql_text(q, 2, row->label);
+    store_sql_text(q, 3, row->cause);
+    if (row->trace != NULL)
+        store_sql_blob(q, 4, row->trace, row->trace_len);
+    store_sql_text(q, 5, row->summary);
+    store_sql_text(q, 6, row->file);
     if (row->record != NULL)
-        store_sql_blob(q, 5, row->record, row->record_len);
+        store_sql_blob(q, 7, row->record, row->record_len);
+    if (row->seq == 0) {
+        store_sql_text(q, 8, row->user);
+        store_sql_text(q, 9, row->id);
+        store_sql_u64(q, 10, row->at_ms);
+        if (row->input != NULL)
+            store_sql_blob(q, 11, row->input, STORE_RUNS_HASH_SIZE);
+    } else {
+        store_sql_u64(q, 8, row->seq);
+    }
     if (store_sql_run(s, q, err) < 0)
         return -1;
     if (row->seq == 0)
@@ -37,12 +45,9 @@ static int store_runs_put_record(struct store *s, struct store_run *row, struct 
 
 static int store_runs_put_row(struct store *s, const struct store_run *row, struct err *err) {
     static const char sql[] =
-        "INSERT INTO runs (user, id, state, seq, bytes, duration_ms, summary, label, cause, input, "
-        "trace_id, trace) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-        "ON CONFLICT (user, id) DO UPDATE SET state = excluded.state, seq = excluded.seq, bytes = "
-        "excluded.bytes, "
-        "duration_ms = excluded.duration_ms, summary = excluded.summary, label = excluded.label, "
-        "cause = excluded.cause, trace_id = excluded.trace_id, trace = excluded.trace";
+        "INSERT INTO runs (user, id, state, seq, bytes, trace_id) VALUES (?, ?, ?, ?, ?, ?) "
+        "ON CONFLICT (user, id) DO UPDATE SET state = excluded.state, seq = excluded.seq, "
+        "bytes = excluded.bytes";
     sqlite3_stmt *q = store_sql(s, sql, err);
     if (q == NULL)
         return -1;
@@ -51,16 +56,8 @@ static int store_runs_put_row(struct store *s, const struct store_run *row, stru
     store_sql_u64(q, 3, row->state);
     store_sql_u64(q, 4, row->seq);
     store_sql_u64(q, 5, row->bytes);
-    store_sql_u64(q, 6, row->duration_ms);
-    store_sql_text(q, 7, row->summary);
-    store_sql_text(q, 8, row->label);
-    store_sql_text(q, 9, row->cause);
-    if (row->input != NULL)
-        store_sql_blob(q, 10, row->input, STORE_RUNS_HASH_SIZE);
     if (row->trace_id != NULL)
-        store_sql_blob(q, 11, row->trace_id, 16);
-    if (row->trace != NULL)
-        store_sql_blob(q, 12, row->trace, row->trace_len);
+        store_sql_blob(q, 6, row->trace_id, 16);
     return store_sql_run(s, q, err);
 }
 
@@ -88,7 +85,7 @@ int store_runs_launch(struct store *s, const char *user, const char *id, struct 
 int store_runs_get(struct store *s, const char *user, const char *id, struct store_run_found *out,
                    struct err *err) {
     static const char sql[] =
-        "SELECT r.state, r.seq, r.bytes, r.input, x.file, x.record FROM runs r "
+        "SELECT r.state, r.seq, r.bytes, x.input, x.file, x.record FROM runs r "
         "JOIN records x ON x.seq = r.seq WHERE r.user = ? AND r.id = ?";
     sqlite3_stmt *q = store_sql(s, sql, err);
     if (q == NULL)
@@ -118,8 +115,9 @@ int store_runs_get(struct store *s, const char *user, const char *id, struct sto
 int store_runs_list(struct store *s, const char *user, const char *before,
                     bool (*fn)(void *arg, const struct store_run_line *line), void *arg,
                     struct err *err) {
-    static const char sql[] = "SELECT id, summary FROM runs WHERE user = ?1 AND id < ?2 "
-                              "AND state = 2 ORDER BY id DESC";
+    static const char sql[] =
+        "SELECT r.id, x.summary FROM runs r CROSS JOIN records x ON x.seq = r.seq "
+        "WHERE r.user = ?1 AND r.id < ?2 AND r.state = 2 ORDER BY r.id DESC";
     sqlite3_stmt *q = store_sql(s, sql, err);
     if (q == NULL)
         return -1;

@@ -25,11 +25,11 @@ struct store_run {
     uint64_t bytes;       /* what is kept of it */
     const char *summary;  /* its line in the list */
     const char *label, *cause;
-    const uint8_t *input;    /* hash of its request's body; NULL = not kept */
-    const uint8_t *trace_id; /* 16 bytes; NULL = none */
+    const uint8_t *input; /* hash of its request's body; NULL = not kept; as with the first put */
+    const uint8_t *trace_id; /* 16 bytes; NULL = none; likewise */
     const void *trace;
     size_t trace_len;
-    const void *record; /* NULL: it is in `file`, or (with seq) stays as it is */
+    const void *record; /* NULL: it is in `file` */
     size_t record_len;
     const char *file; /* NULL = none */
 };

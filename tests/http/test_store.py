@@ -372,24 +372,16 @@ def _(_):
         model = check.ok(pair.client.run(argv=["true"]))["id"]
         pair.end(pair.server, signal.SIGTERM, pid=pair.server_pid)
         with sqlite3.connect(database(pair)) as db:
-            runs = [r[1] for r in db.execute("PRAGMA table_info(runs)")]
-            row = db.execute("SELECT * FROM runs").fetchone()
-            record = db.execute("SELECT record FROM records").fetchone()[0]
-            at = {name: runs.index(name) for name in ("id", "seq", "summary", "trace_id")}
+            user, bytes_ = db.execute("SELECT user, bytes FROM runs").fetchone()
+            summary, record = db.execute("SELECT summary, record FROM records").fetchone()
             ids = ["run_%024d" % i for i in range(100000)]
-
-            def copy(i):
-                new = list(row)
-                new[at["id"]], new[at["seq"]] = ids[i], 1000 + i
-                new[at["summary"]] = row[at["summary"]].replace(model, ids[i])
-                new[at["trace_id"]] = os.urandom(16)
-                return new
-
-            db.executemany("INSERT INTO runs VALUES (%s)" % ",".join("?" * len(row)),
-                           (copy(i) for i in range(100000)))
-            db.executemany("INSERT INTO records (seq, user, id, at_ms, record) VALUES (?, ?, ?, ?, ?)",
-                           ((1000 + i, row[runs.index("user")], ids[i],
-                             int(time.time() * 1000), record) for i in range(100000)))
+            db.executemany("INSERT INTO runs VALUES (?, ?, 2, ?, ?, ?)",
+                           ((user, ids[i], 1000 + i, bytes_, os.urandom(16))
+                            for i in range(100000)))
+            db.executemany("INSERT INTO records (seq, user, id, at_ms, summary, record) "
+                           "VALUES (?, ?, ?, ?, ?, ?)",
+                           ((1000 + i, user, ids[i], int(time.time() * 1000),
+                             summary.replace(model, ids[i]), record) for i in range(100000)))
         db.close()
         watch = Stopwatch()
         pair.start_server()
