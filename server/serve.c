@@ -22,6 +22,7 @@
 #include "listen.h"
 #include "results.h"
 #include "retain.h"
+#include "revoke.h"
 #include "route.h"
 #include "server.h"
 #include "subcommand.h"
@@ -144,37 +145,9 @@ static int serve_memory(struct serve *v, struct err *err) {
     return 0;
 }
 
-/* Open streams and waiting requests of a token that is not valid any more are broken off; an answer
- * that is on its way may arrive. */
-static bool serve_is_revoked(void *arg, const struct http_req *req) {
-    (void)arg;
-    bool answered = req->phase == HTTP_REPLIED || req->response != NULL;
-    return req->token != NULL && req->token->revoked && (req->stream != NULL || !answered);
-}
-
-/* Of a user who was disabled, or of a token that was taken back, nothing waits any longer; what
- * runs ends when that was asked for. What a token had started before it expired goes on. */
-static bool serve_is_unwanted(void *arg, const struct run *run) {
-    struct server *s = arg;
-    bool waits = run->phase == RUN_QUEUED, also_running = false;
-    const struct accounts_user *u = run->token != NULL
-                                        ? run->token->user
-                                        : accounts_user_find(s->accounts.accounts, run->owner);
-    bool unwanted = u != NULL && accounts_is_withdrawn(u, run->token, &also_running);
-    return unwanted && (waits || also_running);
-}
-
-static void serve_revoked(void *arg) {
-    struct server *s = arg;
-    if (s->http == NULL)
-        return;
-    http_break(s->http, serve_is_revoked, s);
-    runs_cancel_some(&s->runs, serve_is_unwanted, s);
-}
-
 static int serve_accounts(struct serve *v, struct err *err) {
     struct server *s = &v->server;
-    s->accounts.revoked = serve_revoked;
+    s->accounts.revoked = revoke_now;
     s->accounts.arg = s;
     return accounts_live_start(&s->accounts, s->loop, s->store, &s->log, err);
 }

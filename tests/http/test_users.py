@@ -103,12 +103,19 @@ def _(pair):
     command(pair, "user", "enable", name)
     within(1, "the token is taken again", lambda: status(one) == 200)
     check.equal(one.fetch(running)["state"], "running", "state of what ran")
+    box = one.post("/v1/sandboxes", {}).json()["id"]
+    at = "/v1/sandboxes/" + box
+    ex = one.post(at + "/exec", {"argv": ["sleep", "30"], "background": True}).json()["id"]
     command(pair, "user", "disable", name, "--cancel-running")
     within(1, "the token is refused", lambda: status(one) == 401)
     command(pair, "user", "enable", name)
     within(1, "the token is taken again", lambda: status(one) == 200)
     done = one.wait_done(running, 3)
     check.equal(done["steps"][0]["end"]["cause"], "cancelled", "cause")
+    path = at + "/exec/" + ex
+    check.eventually(lambda: one.get(path).json()["state"] == "done", 3, "the execution is over")
+    check.equal(one.get(path).json()["end"]["cause"], "cancelled", "cause of the execution")
+    one.delete(at)
 
 
 @test("a deleted user's name is never used again")
