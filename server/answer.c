@@ -309,6 +309,18 @@ int answer_encode(const struct run *run, size_t position, struct buf *out, struc
     return json_out_end(&j, err);
 }
 
+const struct step_end *answer_run_end(const struct run *run) {
+    const struct step_end *last = NULL;
+    for (size_t i = 0; i < run->step_count; i++) {
+        if (run->steps[i].state != RUN_STEP_DONE)
+            continue;
+        last = &run->steps[i].end;
+        if (!run->steps[i].ok && !run->steps[i].continue_on_error)
+            break;
+    }
+    return last;
+}
+
 int answer_encode_summary(const struct run *run, bool over, struct buf *out, struct err *err) {
     struct json_out j;
     json_out_init(&j, out);
@@ -318,6 +330,12 @@ int answer_encode_summary(const struct run *run, bool over, struct buf *out, str
     json_out_str(&j, "policy", run->policy.name);
     json_out_str(&j, "image", run->image);
     json_out_u64(&j, "steps", run->step_count);
+    json_out_str(&j, "label", run->label);
+    const struct step_end *end = run->phase >= RUN_SEAL ? answer_run_end(run) : NULL;
+    if (end != NULL)
+        json_out_str(&j, "cause", cause_name(end->cause));
+    if (end != NULL && end->exit_code >= 0)
+        json_out_i64(&j, "exit_code", end->exit_code);
     json_out_close(&j, '}');
     return json_out_end(&j, err);
 }

@@ -24,9 +24,12 @@ size_t answer_weight(const struct run *run);
 /* The whole object. Of a finished run it may be made on any thread; it only reads. `position` is
  * that in the queue, for runs that wait. */
 int answer_encode(const struct run *run, size_t position, struct buf *out, struct err *err);
-/* {"id", "state", "ok", "created_at", "policy", "steps", "failed_step"}: for listings. `over`: of
- * one that is about to be stored as done. */
+/* {"id", "state", "ok", "created_at", "policy", "steps", "failed_step", "label", "cause",
+ * "exit_code"}: for listings. `over`: of one that is about to be stored as done. */
 int answer_encode_summary(const struct run *run, bool over, struct buf *out, struct err *err);
+
+/* The end that counts: that of the step that failed, else of the last one that ran; NULL = none. */
+const struct step_end *answer_run_end(const struct run *run);
 
 /* Parts that the answers of runs and of executions have alike: "usage", "end", both outputs,
  * "limits", "end_on". */

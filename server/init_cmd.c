@@ -117,6 +117,15 @@ static int init_format_tokens(const struct token_list *list, const struct token_
     return buf_puts(out, line, err);
 }
 
+/* A server that runs may have looked at the new list before it was allowed to read it. A new time
+ * is all that is given to the file, whatever its owner has put there. */
+static void init_tell_server(int dir) {
+    fd_cleanup int fd =
+        openat(dir, "accounts.changed", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0)
+        (void)futimens(fd, NULL);
+}
+
 /* Replaces server/tokens. It belongs to root, so that the server can read it and not write it. */
 static int init_write_tokens(int dir, const struct buf *text, gid_t gid, struct err *err) {
     fd_cleanup int fd = -1;
@@ -126,6 +135,7 @@ static int init_write_tokens(int dir, const struct buf *text, gid_t gid, struct 
     fd = openat(dir, "tokens", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 || fchown(fd, geteuid(), gid) < 0 || fchmod(fd, 0640) < 0)
         return err_sys(err, "cannot set the owner and mode of %s", STATE_TOKENS);
+    init_tell_server(dir);
     return 0;
 }
 
@@ -186,6 +196,7 @@ static int init_do(const struct init_options *o, struct err *err) {
     bool made = false, made_token = false;
     int rc;
 
+    umask(077); /* whatever it was: modes that matter are set on purpose */
     if (init_find_user(o->user, &user, err) < 0 || state_make(o->state, &user, &s, &made, err) < 0)
         return -1;
     rc = init_admin_token(&s, text, &made_token, err);

@@ -6,6 +6,7 @@
 
 #include "execs.h"
 #include "server.h"
+#include "store_trace.h"
 
 static const char traces_state_name[] = "TRACESTATE=";
 
@@ -43,37 +44,46 @@ static const struct trace *traces_of_exec(struct server *s, const char *user, co
     return NULL;
 }
 
-/* Of one of the user's runs or executions; NULL = unknown. */
-static const struct trace *traces_of_id(struct server *s, const char *user, const char *id) {
+/* Of one of the user's runs or executions; a run need not be in memory any more. */
+static bool traces_of_id(struct server *s, const char *user, const char *id, struct trace *out) {
     const struct run *run = runs_find(&s->runs, id);
-    if (run != NULL)
-        return strcmp(run->owner, user) == 0 ? &run->trace : NULL;
-    return strncmp(id, "ex_", 3) == 0 ? traces_of_exec(s, user, id) : NULL;
+    const struct trace *found = NULL;
+    if (run != NULL && strcmp(run->owner, user) == 0)
+        found = &run->trace;
+    else if (run == NULL && strncmp(id, "ex_", 3) == 0)
+        found = traces_of_exec(s, user, id);
+    if (found != NULL)
+        *out = *found;
+    return found != NULL || (run == NULL && strncmp(id, "run_", 4) == 0 &&
+                             store_trace_of(s->store, user, id, out, sizeof(*out), NULL) == 1);
 }
 
 bool traces_has(struct server *s, const char *user, const char *id) {
-    return traces_of_id(s, user, id) != NULL;
+    struct trace t;
+    return traces_of_id(s, user, id, &t);
 }
 
 /* Where the token comes from, or one that it was made with. */
 static void traces_look_above(struct server *s, const struct http_req *req,
-                              struct trace_above *above) {
+                              struct trace_above *above, struct trace *from) {
     const struct accounts_token *t = req->token;
     while (t != NULL && t->from_run[0] == '\0')
         t = t->parent;
     if (t == NULL)
         return;
     above->from_id = t->from_run;
-    above->from = traces_of_id(s, req->user_name, t->from_run);
+    if (traces_of_id(s, req->user_name, t->from_run, from))
+        above->from = from;
 }
 
 int traces_begin(struct server *s, struct http_req *req, const struct trace *inside,
                  struct trace *out, char **state, struct err *err) {
     struct traceparent header;
     struct trace_above above = {.inside = inside};
+    struct trace from;
     if (traces_read_header(req, &header))
         above.header = &header;
-    traces_look_above(s, req, &above);
+    traces_look_above(s, req, &above, &from);
     if (trace_begin(&s->trace_pool, &above, out, err) < 0)
         return -1;
     if (state == NULL)

@@ -1,10 +1,13 @@
 #include <errno.h>
+#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "clock.h"
 #include "execs.h"
 #include "server.h"
+#include "store_trace.h"
 #include "str.h"
 #include "traces.h"
 
@@ -38,19 +41,6 @@ static void traces_gather_end(struct traces_node *n, const struct step_end *end)
     n->exit_code = end->exit_code;
 }
 
-/* The end that counts is that of the step that failed, else of the last one that ran. */
-static const struct step_end *traces_gather_run_end(const struct run *run) {
-    const struct step_end *last = NULL;
-    for (size_t i = 0; i < run->step_count; i++) {
-        if (run->steps[i].state != RUN_STEP_DONE)
-            continue;
-        last = &run->steps[i].end;
-        if (!run->steps[i].ok && !run->steps[i].continue_on_error)
-            break;
-    }
-    return last;
-}
-
 static bool traces_gather_run(const struct run *run, struct traces_list *out) {
     struct traces_node *n = traces_gather_node(out);
     if (n == NULL)
@@ -63,7 +53,7 @@ static bool traces_gather_run(const struct run *run, struct traces_list *out) {
     n->state = run->phase == RUN_QUEUED ? "queued" : run->phase == RUN_DONE ? "done" : "running";
     if (run->phase != RUN_DONE)
         return true;
-    const struct step_end *end = traces_gather_run_end(run);
+    const struct step_end *end = answer_run_end(run);
     if (end != NULL)
         traces_gather_end(n, end);
     n->ok = run->ok;
@@ -120,6 +110,57 @@ static bool traces_gather_in(const struct sandbox *sb, const uint8_t *id, struct
     return true;
 }
 
+/* Runs that are not in memory any more. */
+
+struct traces_gather_stored {
+    struct server *server;
+    struct traces_list *out;
+    bool failed; /* memory is short */
+};
+
+static void traces_gather_summary(struct traces_node *n, const char *summary) {
+    json_t *line = json_loads(summary, 0, NULL);
+    const char *label = json_string_value(json_object_get(line, "label"));
+    const char *cause = json_string_value(json_object_get(line, "cause"));
+    const json_t *code = json_object_get(line, "exit_code");
+    n->created_ms = (uint64_t)json_integer_value(json_object_get(line, "created_at"));
+    n->ok = json_is_true(json_object_get(line, "ok"));
+    if (label != NULL)
+        (void)str_copy(n->label, sizeof(n->label), label);
+    if (cause != NULL)
+        (void)str_copy(n->cause, sizeof(n->cause), cause);
+    if (json_is_integer(code))
+        n->exit_code = json_integer_value(code);
+    json_decref(line);
+}
+
+static bool traces_gather_row(void *arg, const struct store_trace_run *row) {
+    struct traces_gather_stored *g = arg;
+    if (row->trace_len != sizeof(struct trace) || runs_find(&g->server->runs, row->id) != NULL)
+        return true; /* what is in memory is there already */
+    struct traces_node *n = traces_gather_node(g->out);
+    if (n == NULL) {
+        g->failed = !g->out->cut;
+        return false;
+    }
+    n->kind = TRACES_RUN;
+    (void)str_copy(n->id, sizeof(n->id), row->id);
+    memcpy(&n->trace, row->trace, sizeof(n->trace));
+    n->trace.from[sizeof(n->trace.from) - 1] = '\0';
+    n->state = "done";
+    n->duration_ms = row->duration_ms;
+    traces_gather_summary(n, row->summary);
+    return true;
+}
+
+static int traces_gather_store(struct server *s, const char *user, const uint8_t *id,
+                               struct traces_list *out, struct err *err) {
+    struct traces_gather_stored g = {.server = s, .out = out};
+    if (store_trace_runs(s->store, user, id, traces_gather_row, &g, err) < 0)
+        return -1;
+    return g.failed ? err_set(err, ERR_SYSTEM, ENOMEM, "gathering a trace: out of memory") : 0;
+}
+
 static bool traces_gather_all(struct server *s, const char *user, const uint8_t *id,
                               struct traces_list *out) {
     for (const struct run *run = s->runs.oldest; run != NULL; run = run->newer)
@@ -145,6 +186,10 @@ int traces_gather(struct server *s, const char *user, const uint8_t id[TRACEPARE
     if (!traces_gather_all(s, user, id, &list) && !list.cut) {
         traces_gather_done(&list);
         return err_set(err, ERR_SYSTEM, ENOMEM, "gathering a trace: out of memory");
+    }
+    if (!list.cut && traces_gather_store(s, user, id, &list, err) < 0) {
+        traces_gather_done(&list);
+        return -1;
     }
     if (list.count > 0)
         qsort(list.nodes, list.count, sizeof(list.nodes[0]), traces_gather_order);

@@ -25,6 +25,7 @@ lock.server -rw------- $USER_NAME:root
 log drwxr-x--- root:$GROUP_NAME
 run drwxr-x--- root:$GROUP_NAME
 server drwxr-x--- $USER_NAME:$GROUP_NAME
+server/receipt.key -rw------- $USER_NAME:$GROUP_NAME
 server/tokens -rw-r----- root:$GROUP_NAME
 END
 }

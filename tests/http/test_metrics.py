@@ -195,8 +195,28 @@ def gauges(pair):
         check.equal(value(seen, "runs_active"), 1, "runs_active")
         check.equal(value(seen, "slots_in_use"), 1, "slots_in_use")
         check.equal(sum(seen["pinfold_shard_slots_in_use"].samples.values()), 1, "of the shards")
+        check.equal(value(seen, "users_active"), 1, "users_active")
     finally:
         pair.client.delete("/v1/runs/" + run)
+
+
+@test("metrics name nobody, unless somebody who may asks for users", case=137)
+def users(pair):
+    name = "metrics-" + nonce()[:8]
+    other = pair.user_client(name)
+    run = other.submit(argv=["sleep", "20"])
+    try:
+        other.wait_state(run, ("running",))
+        text = status(pair.client.get("/metrics"), 200).body.decode()
+        check.lacks(text, name, "the metrics")
+        seen = scrape(pair.client, "/metrics?users=true")
+        check.equal(value(seen, "user_used", user=name, quota="runs"), 1, "runs of the user")
+        check.error(other.get("/metrics"), 403)
+        check.error(other.get("/metrics?users=true"), 403)
+        check.error(pair.client.get("/metrics?users=maybe"), 400)
+    finally:
+        other.delete("/v1/runs/" + run)
+        other.close()
 
 
 # /readyz

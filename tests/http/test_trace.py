@@ -6,6 +6,7 @@ import secrets
 import check
 from box import query, status
 from client import Client
+from harness import Pair
 from suite import table, test
 
 ID = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -272,3 +273,46 @@ def not_mine(pair):
     for text in ("0" * 32, own.upper(), own[:-1], own + "0", "x" * 32, "%00", "..", mine["id"]):
         check.member(pair.client.get("/v1/traces/" + text).status, (400, 404), "status of " + text)
     check.error(pair.client.get("/v1/traces/%s?limit=0" % own), 400)
+
+
+@test("a trace outlives the server and the memory of it", own=True, deadline=40)
+def stored(_):
+    pair = Pair(slots=2, warm=1).start()
+    try:
+        outer = pair.client.run(sh="exit 7")
+        inner, _ = child(pair, pair.client, {"from_run": outer["id"], "scopes": ["run", "read"]})
+        _, below = traced(inner, {}, argv=["echo", "below"])
+        box = status(
+            pair.client.post("/v1/sandboxes", {}, headers={"traceparent": names(outer["trace"])}),
+            201,
+        ).json()
+        where = "/v1/sandboxes/%s/exec" % box["id"]
+        one = status(pair.client.post(where, {"sh": "true"}), 200).json()
+        before = spans(pair.client, outer["trace"]["id"])
+        pair.kill9_server()
+        pair.client.close()
+        inner.close()
+        pair.start_server()
+        pair.wait_ready()
+        after = spans(pair.client, outer["trace"]["id"])
+        check.equal(after, before, "the trace after a restart")
+        check.equal(set(after), {x["id"] for x in (outer, below, box, one)}, "what is in it")
+        check.equal(after[outer["id"]]["exit_code"], 7, "exit_code")
+        check.equal(after[below["id"]]["from"], outer["id"], "from")
+        check.equal(pair.client.fetch(below["id"])["trace"], below["trace"], "trace of the run")
+        again = pair.client.get(where + "/" + one["id"]).json()
+        check.equal(again["trace"], one["trace"], "trace of the execution")
+        # The run that the token came from is only in the store now.
+        _, more = traced(inner, {}, sh="true")
+        check.equal(more["trace"]["parent"], outer["trace"]["span"], "parent")
+        named, made = child(pair, pair.client, {"from_run": outer["id"]})
+        check.equal(made["from_run"], outer["id"], "from_run")
+        named.close()
+        inner.close()
+        listed = [r for r in pair.client.get("/v1/runs").json()["runs"] if r["id"] == outer["id"]]
+        check.equal(
+            [listed[0][key] for key in ("label", "cause", "exit_code")], ["exit 7", "exit", 7],
+            "the line in the list",
+        )
+    finally:
+        pair.stop()
