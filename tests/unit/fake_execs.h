@@ -192,10 +192,14 @@ static inline int teardown(void **state) {
     return rc;
 }
 
-static inline void turn(struct sandbox *sb) {
+static inline void turns(struct sandbox *sb, int count, uint64_t wait_ns) {
     struct err err = {0};
-    for (int i = 0; i < 8; i++)
-        unit_works(loop_once(sb->loop, CLOCK_NS_PER_MS / 2, &err), err);
+    for (int i = 0; i < count; i++)
+        unit_works(loop_once(sb->loop, wait_ns, &err), err);
+}
+
+static inline void turn(struct sandbox *sb) {
+    turns(sb, 8, CLOCK_NS_PER_MS / 2);
 }
 
 static inline struct exec *start(struct sandbox *sb, const char *id, const char *json) {
@@ -228,7 +232,7 @@ static inline void say(struct sandbox *sb, int stream, const char *text) {
     assert_int_equal(write(sb->out[stream], text, strlen(text)), (ssize_t)strlen(text));
 }
 
-static inline void finish(struct sandbox *sb) {
+static inline void finish_now(struct sandbox *sb) {
     struct wire_end end;
     struct sandbox_task *t = sb->task;
     memset(&end, 0, sizeof(end));
@@ -239,6 +243,10 @@ static inline void finish(struct sandbox *sb) {
     fd_close(&sb->in);
     t->sandbox = NULL;
     t->ops->ended(t, &end);
+}
+
+static inline void finish(struct sandbox *sb) {
+    finish_now(sb);
     turn(sb);
 }
 
