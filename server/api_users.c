@@ -151,18 +151,11 @@ void api_users_change(struct server *s, struct http_req *req, const struct route
 }
 
 void api_users_delete(struct server *s, struct http_req *req, const struct route_args *args) {
-    struct api_error error = {0};
-    bool cancel = false;
     const struct accounts_user *u = api_users_named(s, req, args->value[0]);
     if (u == NULL)
         return;
-    if (route_query_bool(req, "cancel_running", &cancel, &error) < 0) {
-        http_reply_error(req, &error);
-        return;
-    }
     struct accounts_user row = *u;
     row.disabled = row.deleted = true;
-    row.cancel_running = cancel;
     struct http_body nothing = {.data = "", .len = 0};
     if (api_users_put(s, req, &row) == NULL)
         return;

@@ -15,7 +15,10 @@ static bool revoke_is_unwanted(const struct server *s, const struct accounts_tok
                                const char *owner, bool *also_running) {
     const struct accounts_user *u =
         token != NULL ? token->user : accounts_user_find(s->accounts.accounts, owner);
-    return u != NULL && accounts_is_withdrawn(u, token, also_running);
+    if (u == NULL || !accounts_is_withdrawn(u, token, also_running))
+        return false;
+    *also_running |= u->deleted;
+    return true;
 }
 
 static bool revoke_is_run_unwanted(void *arg, const struct run *run) {
@@ -35,12 +38,34 @@ static void revoke_execs(struct server *s, struct sandbox *sb) {
     }
 }
 
+static bool revoke_is_deleted(const struct server *s, const char *owner) {
+    const struct accounts_user *u = accounts_user_find(s->accounts.accounts, owner);
+    return u != NULL && u->deleted;
+}
+
+/* Nobody can reach them any more. What a run has kept of its steps goes with the run. */
+static void revoke_snapshots(struct server *s) {
+    struct snapshot *older;
+    for (struct snapshot *snap = s->snapshots.newest; snap != NULL; snap = older) {
+        older = snap->older;
+        if (!snap->step && snap->settled && revoke_is_deleted(s, snap->owner))
+            snapshots_remove(&s->snapshots, snap);
+    }
+}
+
 void revoke_now(void *server) {
     struct server *s = server;
+    struct sandbox *older;
     if (s->http == NULL)
         return;
     http_break(s->http, revoke_is_open, s);
     runs_cancel_some(&s->runs, revoke_is_run_unwanted, s);
-    for (struct sandbox *sb = s->sandboxes.newest; sb != NULL; sb = sandbox_older(sb))
-        revoke_execs(s, sb);
+    for (struct sandbox *sb = s->sandboxes.newest; sb != NULL; sb = older) {
+        older = sandbox_older(sb);
+        if (revoke_is_deleted(s, sandbox_owner(sb)))
+            sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
+        else
+            revoke_execs(s, sb);
+    }
+    revoke_snapshots(s);
 }

@@ -140,7 +140,6 @@ static int user_cmd_delete(const struct user_args *args, struct accounts_tool *t
     if (u == NULL)
         return -1;
     u->disabled = u->deleted = true;
-    u->cancel_running = args->cancel_running;
     return user_cmd_change(t, u, "user delete", err);
 }
 
@@ -202,22 +201,23 @@ static const struct user_action *user_cmd_action(const struct accounts_words *w,
 }
 
 static void user_cmd_help(const struct opt *table) {
-    opt_help(stdout,
-             "pinfold-server user add NAME [--admin] [--weight N] [--quota NAME=VALUE]…\n"
-             "pinfold-server user list [--json]\n"
-             "pinfold-server user disable NAME [--cancel-running]\n"
-             "pinfold-server user enable NAME\n"
-             "pinfold-server user delete NAME [--cancel-running]\n"
-             "pinfold-server user quota NAME [QUOTA=VALUE]…\n"
-             "pinfold-server user weight NAME N",
-             "The users of a server. A running server knows of a change at once. Who is disabled\n"
-             "or deleted is refused from then on: open streams end, what waits in the queue is\n"
-             "cancelled, and with --cancel-running what runs is, too. The name of a deleted user\n"
-             "is never used again.\n"
-             "Quotas: runs, parallel_runs, sandboxes, mem_bytes (4G), disk_bytes, cpu_ms_per_day\n"
-             "(2h), result_bytes, snapshot_bytes; \"none\" is no limit, \"default\" what the\n"
-             "configuration says.",
-             table);
+    opt_help(
+        stdout,
+        "pinfold-server user add NAME [--admin] [--weight N] [--quota NAME=VALUE]…\n"
+        "pinfold-server user list [--json]\n"
+        "pinfold-server user disable NAME [--cancel-running]\n"
+        "pinfold-server user enable NAME\n"
+        "pinfold-server user delete NAME\n"
+        "pinfold-server user quota NAME [QUOTA=VALUE]…\n"
+        "pinfold-server user weight NAME N",
+        "The users of a server. A running server knows of a change at once. Who is disabled\n"
+        "or deleted is refused from then on: open streams end, what waits in the queue is\n"
+        "cancelled, and with --cancel-running what runs is, too. Of a deleted user all of that\n"
+        "ends, sandboxes and snapshots as well; the name is never used again.\n"
+        "Quotas: runs, parallel_runs, sandboxes, mem_bytes (4G), disk_bytes, cpu_ms_per_day\n"
+        "(2h), result_bytes, snapshot_bytes; \"none\" is no limit, \"default\" what the\n"
+        "configuration says.",
+        table);
 }
 
 static int user_run(int argc, char **argv) {
@@ -229,8 +229,7 @@ static int user_run(int argc, char **argv) {
         {"weight", 0, "N", OPT_U64, &args.weight, 1, ACCOUNTS_WEIGHT_MAX,
          "add: its share of the queue (100)"},
         {"quota", 0, "NAME=VALUE", OPT_LIST, &args.quota, 0, 0, "add, quota: a limit"},
-        {"cancel-running", 0, NULL, OPT_FLAG, &args.cancel_running, 0, 0,
-         "disable, delete: end what runs"},
+        {"cancel-running", 0, NULL, OPT_FLAG, &args.cancel_running, 0, 0, "disable: end what runs"},
         {"json", 0, NULL, OPT_FLAG, &args.json, 0, 0, "list: as JSON"},
         {0},
     };

@@ -118,9 +118,14 @@ def _(pair):
     one.delete(at)
 
 
-@test("a deleted user's name is never used again")
+@test("of a deleted user nothing goes on, and the name is never used again", case="D10")
 def _(pair):
     name, one = new_user(pair)
+    at = "/v1/sandboxes/" + one.post("/v1/sandboxes", {}).json()["id"]
+    check.equal(one.post(at + "/exec", {"argv": ["sleep", "60"], "background": True}).status, 202, "exec")
+    check.equal(one.post(at + "/snapshots", {}).status, 201, "snapshots")
+    one.submit(argv=["sleep", "60"])
+    # Nothing of all that is left: see the check after every test.
     check.equal(pair.client.delete("/v1/users/" + name).status, 204, "DELETE")
     check.equal(status(one), 401, "status")
     check.equal(status(pair.client, "/v1/users/" + name), 404, "GET of a deleted user")
