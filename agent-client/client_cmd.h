@@ -18,6 +18,7 @@ extern const struct client_cmd run_cmd;
 extern const struct client_cmd doctor_cmd;
 extern const struct client_cmd runs_cmd;
 extern const struct client_cmd token_cmd;
+extern const struct client_cmd me_cmd;
 extern const struct client_cmd trace_cmd;
 extern const struct client_cmd receipt_cmd;
 extern const struct client_cmd top_cmd;

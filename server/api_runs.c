@@ -212,7 +212,8 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
     struct accounts_hold hold = {0};
     if (admit_check(r, &policy->head, &admit, error) < 0)
         return NULL;
-    if (api_runs_check_quota(s, req, &admit, error) < 0 ||
+    if (server_check_memory(s, admit.run.values.v[LIMIT_MEM_BYTES], error) < 0 ||
+        api_runs_check_quota(s, req, &admit, error) < 0 ||
         api_runs_hold(req->token, r->step_count, &admit, &hold, error) < 0) {
         free(admit.steps);
         return NULL;

@@ -192,6 +192,8 @@ int api_sandboxes_check_quota(struct server *s, const struct http_req *req,
                               struct api_error *error) {
     const uint64_t *limits = spec->limits.values.v;
     struct quota_held who = {0};
+    if (server_check_memory(s, limits[LIMIT_MEM_BYTES], error) < 0)
+        return -1;
     quota_hold(s->quota, &who, req->token, req->user_name);
     int rc = quota_may_sandbox(s->quota, &who, count, limits[LIMIT_MEM_BYTES],
                                limits[LIMIT_DISK_BYTES], error);

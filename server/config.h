@@ -59,6 +59,8 @@ struct config {
     uint64_t keep_runs, keep_run_bytes, keep_run_age_ms, idempotency_ms;
     bool keep_requests;
     uint64_t results, result_bytes, snapshots, snapshot_bytes, blob_bytes, blob_age_ms;
+    const char *memory_budget;         /* a size, or "auto" */
+    uint64_t memory_overcommit;        /* percent; 0 = as memory_budget has it */
     struct quota_limits default_quota; /* of users for whom nothing is said */
     bool verbose;
     unsigned log_level; /* enum log_level */

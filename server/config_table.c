@@ -3,10 +3,20 @@
 
 #include "config.h"
 #include "proxy.h"
+#include "str.h"
 
 #define CONFIG_AT(member) offsetof(struct config, member)
 #define CONFIG_MIB ((uint64_t)1024 * 1024)
 #define CONFIG_HOUR_MS ((uint64_t)3600 * 1000)
+
+static int config_check_budget(const char *text, struct err *err) {
+    uint64_t bytes;
+    if (strcmp(text, "auto") == 0)
+        return 0;
+    if (str_bytes(text, &bytes, err) < 0)
+        return -1;
+    return bytes >= CONFIG_MIB ? 0 : err_set(err, ERR_INVALID, 0, "less than a MiB runs nothing");
+}
 
 /* In the order of the example file; what begins alike stands together. */
 static const struct config_row config_rows[] = {
@@ -194,6 +204,24 @@ static const struct config_row config_rows[] = {
      .offset = CONFIG_AT(blob_age_ms),
      .preset = "168h",
      .about = "How long contents of workspaces are kept when nobody uses them"},
+    {.key = "memory.budget",
+     .flag = "memory-budget",
+     .arg = "SIZE|auto",
+     .type = CONFIG_STRING,
+     .offset = CONFIG_AT(memory_budget),
+     .preset = "auto",
+     .check = config_check_budget,
+     .about =
+         "Memory for all jails together; auto: what the host or the server's control group has"},
+    {.key = "memory.overcommit",
+     .flag = "memory-overcommit",
+     .arg = "PERCENT",
+     .type = CONFIG_U64,
+     .offset = CONFIG_AT(memory_overcommit),
+     .max = 100000,
+     .preset = "0",
+     .about = "How many percent of it the memory limits of jails may add up to; 0: 100 of a budget "
+              "that is given, 800 of auto"},
     {.key = "default_quota.runs",
      .arg = "N",
      .type = CONFIG_U64,

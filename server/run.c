@@ -146,6 +146,7 @@ void run_free(struct run *run) {
     free(run->receipt);
     answer_bytes_drop(run->answer);
     quota_let_go(run->runs->quota, &run->held);
+    hostmem_give(run->runs->mem, &run->mem);
     accounts_token_unref(run->token);
     free(run);
 }

@@ -18,6 +18,7 @@
 #include "capture.h"
 #include "end_json.h"
 #include "events.h"
+#include "hostmem.h"
 #include "limits_json.h"
 #include "link.h"
 #include "loop.h"
@@ -111,6 +112,8 @@ struct run {
     struct link_jail *jail; /* NULL = none (yet, or any more) */
 
     struct quota_held held;
+    struct hostmem_hold mem;
+    uint64_t mem_wait_ns;     /* since when it waits for memory; 0 = it does not */
     struct queue_node queued; /* from runs_add() to its end */
     uint64_t created_ms;      /* since the epoch */
     /* Monotonic: accepted, sent to the runner, first exec, end of the last step. */

@@ -18,6 +18,8 @@
 #define RUNS_STARVE_MS 30000u
 /* Runs that are put aside in one round of the loop: nothing holds it up for long. */
 #define RUNS_HELD_MAX 1000u
+/* How long others may pass a run that waits for memory. */
+#define RUNS_PASS_MS 1000u
 #define RUNS_ID_CHARS 24u
 #define RUNS_ID_TIME 10u /* of them: microseconds since the epoch, base 36 */
 
@@ -178,7 +180,24 @@ static bool runs_has_quota(struct runs *runs, struct run *run) {
     return false;
 }
 
+/* 1: there is memory for it. 0: there is not, it is out of the others' way, and smaller ones may
+ * pass. -1: others must not pass any more, or it would wait for ever: what runs now will end and
+ * make room. */
+static int runs_has_memory(struct runs *runs, struct run *run) {
+    uint64_t limit = run->limits.values.v[LIMIT_MEM_BYTES], now = clock_mono_ns();
+    if (hostmem_fits(runs->mem, limit))
+        return 1;
+    if (run->mem_wait_ns == 0)
+        run->mem_wait_ns = now;
+    if (now - run->mem_wait_ns > RUNS_PASS_MS * CLOCK_NS_PER_MS &&
+        hostmem_fits_later(runs->mem, limit))
+        return -1;
+    queue_aside(&runs->queue, &run->queued);
+    return 0;
+}
+
 static void runs_charge(struct runs *runs, struct run *run) {
+    hostmem_take(runs->mem, &run->mem, run->limits.values.v[LIMIT_MEM_BYTES], false);
     quota_take(runs->quota, &run->held, QUOTA_PARALLEL, 1);
     quota_take(runs->quota, &run->held, QUOTA_MEM_BYTES, run->limits.values.v[LIMIT_MEM_BYTES]);
     quota_take(runs->quota, &run->held, QUOTA_DISK_BYTES, run->limits.values.v[LIMIT_DISK_BYTES]);
@@ -221,11 +240,14 @@ static void runs_dispatch(void *arg) {
         struct run *run = runs_of_node(node);
         bool known = false;
         struct link *link = links_pick(runs->links, run->policy.name, run->policy.sha256, &known);
-        if (link != NULL && runs_has_quota(runs, run))
-            runs_launch(runs, run, link);
-        else if (link == NULL && !known && links_first_ready(runs->links) != NULL)
+        if (link == NULL && !known && links_first_ready(runs->links) != NULL) {
             runs_give_up(runs, run, "policy"); /* it changed while the run waited */
-        else if (link == NULL || ++held == RUNS_HELD_MAX)
+            continue;
+        }
+        int there = link == NULL ? -1 : !runs_has_quota(runs, run) ? 0 : runs_has_memory(runs, run);
+        if (there > 0)
+            runs_launch(runs, run, link);
+        else if (there < 0 || ++held == RUNS_HELD_MAX)
             break;
     }
     if (held == RUNS_HELD_MAX)
@@ -235,6 +257,12 @@ static void runs_dispatch(void *arg) {
     else if (runs->starve.slot == 0)
         loop_timer_at(runs->loop, &runs->starve, clock_mono_ns() + RUNS_STARVE_MS * CLOCK_NS_PER_MS,
                       runs_starved, runs, NULL);
+}
+
+void runs_memory(void *arg) {
+    struct runs *runs = arg;
+    queue_go_on(&runs->queue, NULL);
+    runs_room(runs);
 }
 
 void runs_room(struct runs *runs) {
@@ -415,6 +443,7 @@ void runs_over(struct runs *runs, struct run *run) {
         runs_rest_soon(runs);
     }
     quota_let_go(runs->quota, &run->held);
+    hostmem_give(runs->mem, &run->mem);
     if (run->setup_ns != 0)
         metrics_observe(&runs->metrics->setup, run->setup_ns);
     for (size_t i = 0; i < run->step_count; i++)
@@ -444,7 +473,7 @@ int runs_requeue(struct runs *runs, struct run *run, struct err *err) {
 }
 
 void runs_kept(struct runs *runs, const char *user, int64_t count, int64_t bytes) {
-    (void)user;
+    quota_add_user(runs->quota, user, QUOTA_RESULT_BYTES, bytes);
     if (runs->retain != NULL)
         retain_count(runs->retain, count, bytes);
 }

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "hostmem.h"
 #include "links.h"
 #include "log.h"
 #include "loop.h"
@@ -47,6 +48,7 @@ struct runs {
     struct run_store_seen seen[RUN_STORE_SEEN]; /* bodies of requests that are stored */
     struct retain *retain;                      /* how long results are kept */
     struct quota *quota;                        /* borrowed; NULL = nobody has any */
+    struct hostmem *mem;                        /* borrowed; NULL = memory has no end */
     struct runs_options options;
     struct pipes pipes;
     struct queue queue;
@@ -54,7 +56,7 @@ struct runs {
     struct run *newest, *oldest;           /* all, by age */
     struct run *done_oldest, *done_newest; /* finished, by when they finished */
     size_t count, done_count, active, sealing;
-    bool closed; /* see runs_close() */
+    bool closed;            /* see runs_close() */
     uint64_t last_us;       /* that an id began with */
     struct loop_timer rest; /* gives memory back after a busy time */
     size_t done_bytes;
@@ -95,6 +97,8 @@ void runs_cancel_all(struct runs *runs, enum cause cause);
 void runs_cancel_some(struct runs *runs, bool (*is_meant)(void *arg, const struct run *run),
                       void *arg);
 
+/* There may be memory for what waits. */
+void runs_memory(void *runs);
 /* Something was given back that runs of this user, or made with this token (NULL: none), may wait
  * for. */
 void runs_quota_freed(void *runs, const char *user, struct accounts_token *token);

@@ -50,6 +50,7 @@ void sandbox_free(struct sandbox *sb) {
     }
     sandbox_drop_kept(sb);
     quota_let_go(sb->all->quota, &sb->held);
+    hostmem_give(sb->all->mem, &sb->mem);
     sandbox_spec_done(&sb->spec);
     fd_close(&sb->dir);
     free(sb);

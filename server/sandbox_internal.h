@@ -42,6 +42,7 @@ struct sandbox {
     char id[SANDBOX_ID_SIZE];
     struct sandbox_spec spec;
     struct quota_held held;
+    struct hostmem_hold mem;
     enum sandbox_state state;
     bool detached; /* no connection to its shard: the runner may have it still */
     bool frozen;   /* what the last FREEZE asked for, answered or not */

@@ -118,6 +118,7 @@ static void sandboxes_remove(struct sandboxes *s, struct sandbox *sb) {
         s->oldest = sb->newer;
     s->states[sb->state]--;
     quota_let_go(s->quota, &sb->held);
+    hostmem_give(s->mem, &sb->mem);
     queue_remove(&s->queue, &sb->queued);
 }
 
@@ -194,6 +195,7 @@ void sandboxes_gone(struct sandboxes *s, struct sandbox *sb) {
     if (sandbox_store_write(sb, &err) < 0)
         log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
     quota_let_go(s->quota, &sb->held);
+    hostmem_give(s->mem, &sb->mem);
     sandbox_spec_done(&sb->spec);
     fd_close(&sb->dir);
     sandbox_store_remove(s, sb->id, false);
@@ -205,8 +207,10 @@ void sandboxes_gone(struct sandboxes *s, struct sandbox *sb) {
 static void sandboxes_no_room(void *arg) {
     struct sandbox *sb = arg;
     struct api_error why;
-    api_error_set(&why, 503, "no_room", NULL,
-                  "As many sandboxes live as the runners take. Try again later.");
+    api_error_set(
+        &why, 503, "no_room", NULL,
+        "As many sandboxes live as the runners take, or as there is memory for. Try again "
+        "later.");
     sandbox_life_fail(sb, &why);
 }
 
@@ -239,6 +243,9 @@ static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_
         if (link == NULL)
             return 0;
     }
+    if (!hostmem_fits(s->mem, sb->spec.limits.values.v[LIMIT_MEM_BYTES]))
+        return 0;
+    hostmem_take(s->mem, &sb->mem, sb->spec.limits.values.v[LIMIT_MEM_BYTES], true);
     if (sandbox_life_open(sb, link, &err) < 0) {
         log_err(s->log, LOG_ERROR, "sandbox_not_opened", &err);
         return api_error_memory(why);
@@ -470,6 +477,7 @@ static void sandboxes_load(struct sandboxes *s, struct sandboxes_found *f) {
             f->items[gone++] = sb;
             continue;
         }
+        hostmem_take(s->mem, &sb->mem, sb->spec.limits.values.v[LIMIT_MEM_BYTES], true);
         sandbox_life_detach(sb);
         sandbox_life_arm(sb);
         if (s->options.loaded != NULL)

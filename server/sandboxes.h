@@ -8,6 +8,7 @@
 
 #include "accounts.h"
 #include "api_error.h"
+#include "hostmem.h"
 #include "links.h"
 #include "log.h"
 #include "loop.h"
@@ -78,6 +79,7 @@ struct sandboxes {
     struct metrics *metrics;
     struct work *work;
     struct quota *quota; /* borrowed; NULL = nobody has any */
+    struct hostmem *mem; /* borrowed; NULL = memory has no end */
     struct sandboxes_options options;
     uint64_t answer_ms; /* SANDBOX_ANSWER_MS, but for tests */
     uint64_t gone_ms;   /* SANDBOXES_GONE_MS, but for tests */

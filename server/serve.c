@@ -25,6 +25,7 @@
 #include "revoke.h"
 #include "route.h"
 #include "server.h"
+#include "str.h"
 #include "subcommand.h"
 #include "tls.h"
 
@@ -163,6 +164,24 @@ static int serve_quota(struct serve *v, struct err *err) {
     return s->quota == NULL ? -1 : 0;
 }
 
+static void serve_memory_room(void *arg) {
+    struct server *s = arg;
+    sandboxes_room(&s->sandboxes);
+    runs_memory(&s->runs);
+}
+
+static int serve_memory_budget(struct serve *v, struct err *err) {
+    struct server *s = &v->server;
+    uint64_t budget = 0;
+    if (strcmp(v->config.memory_budget, "auto") != 0 &&
+        str_bytes(v->config.memory_budget, &budget, err) < 0)
+        return -1;
+    s->mem.room = serve_memory_room;
+    s->mem.arg = s;
+    hostmem_init(&s->mem, s->loop, budget, (unsigned)v->config.memory_overcommit);
+    return 0;
+}
+
 static int serve_probe(struct serve *v, struct err *err) {
     fd_cleanup int dir = state_open_dir(&v->server.state, STATE_SERVER, err);
     if (dir < 0 || spool_probe(dir, err) < 0)
@@ -257,6 +276,7 @@ static int serve_core(struct serve *v, struct err *err) {
     s->exec_ended = audit_exec_ended;
     s->runs.key = &s->receipt_key;
     s->runs.work = s->work;
+    s->runs.mem = s->sandboxes.mem = &s->mem;
     s->runs.quota = s->sandboxes.quota = s->snapshots.quota = s->quota;
     quota_watch(s->quota, runs_quota_freed, &s->runs);
     if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0 ||
@@ -355,8 +375,9 @@ static int (*const serve_stages[])(struct serve *v, struct err *err) = {
     serve_blobs,    /* contents of workspaces that are there already */
     serve_accounts, /* who may ask … */
     serve_quota,    /* … and for how much */
-    serve_core,     /* workers, connections to the runner */
-    serve_results,  /* what the database knows of runs */
+    serve_memory_budget,
+    serve_core,    /* workers, connections to the runner */
+    serve_results, /* what the database knows of runs */
     serve_http,
 };
 
@@ -414,12 +435,14 @@ static void serve_clean_up(struct serve *v) {
     retain_free(s->retain);
     if (s->quota != NULL)
         quota_watch(s->quota, NULL, NULL);
+    s->mem.room = NULL;
     runs_done(&s->runs);
     sandboxes_done(&s->sandboxes);
     snapshots_done(&s->snapshots);
     execs_hub_free(s->exec_hub);
     blobs_close(s->blobs);
     links_stop(&s->links);
+    hostmem_stop(&s->mem);
     quota_free(s->quota);
     accounts_live_stop(&s->accounts);
     store_close(s->store);

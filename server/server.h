@@ -7,6 +7,7 @@
 #include "accounts_live.h"
 #include "audit.h"
 #include "blobs.h"
+#include "hostmem.h"
 #include "http.h"
 #include "links.h"
 #include "log.h"
@@ -46,6 +47,7 @@ struct server {
     struct store_waiter answers; /* those that are held back until the store has committed */
     struct accounts_live accounts;
     struct quota *quota;
+    struct hostmem mem;
     struct links links;
     struct metrics metrics;
     struct runs runs;
@@ -67,6 +69,8 @@ struct server {
     bool draining;
 };
 
+/* Can a jail with this memory limit ever start? -1: *error is 422. */
+int server_check_memory(const struct server *s, uint64_t mem_bytes, struct api_error *error);
 /* The error for a request whose changes could not be stored; `err` may be NULL: it has not been
  * tried, the store is sick. */
 void server_no_store(struct server *s, const struct err *err, struct api_error *error);

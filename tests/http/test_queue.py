@@ -7,10 +7,11 @@ import time
 
 import check
 import harness
-from client import Stream
-from suite import test
+from client import Stream, nonce, parallel
+from suite import Skip, test
 
 # PINFOLD_TEST_DAYS=minutes makes the shortened days as long as that.
+MIB = 1 << 20
 MINUTES = float(os.environ.get("PINFOLD_TEST_DAYS", "0"))
 
 
@@ -236,3 +237,111 @@ def _(_):
             thread.join(10)
         earlier = [at for at in results["hog"] if at < results["one"][0]]
         check.true(len(earlier) <= 2, "%d of the hog's came first" % len(earlier))
+
+
+@test("D5: limits within the memory budget start, others wait, more than all of it is 422", own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=8, warm=2, server_args=["--memory-budget", "512M"]) as pair:
+        big = {"mem_bytes": 200 * MIB}
+        error = check.error(
+            pair.client.send(argv=["true"], limits={"mem_bytes": 513 * MIB}), 422, "limit_unavailable"
+        )
+        check.holds(error["message"], "536870912", "the message")
+        check.error(
+            pair.client.post("/v1/sandboxes", {"limits": {"mem_bytes": 513 * MIB}}),
+            422,
+            "limit_unavailable",
+        )
+        box = pair.client.post("/v1/sandboxes", {"limits": big}).json()["id"]
+        runs = [pair.client.submit(argv=["sleep", "30"], limits=big) for _ in range(3)]
+        pair.client.wait_state(runs[0], ("running",))
+        small = pair.client.submit(argv=["sleep", "30"], limits={"mem_bytes": 64 * MIB})
+        check.equal({pair.client.fetch(r)["state"] for r in runs[1:]}, {"queued"}, "the others")
+        # Another user's run that fits passes at first.
+        one = pair.user_client("one")
+        check.ok(one.run(argv=["true"], limits={"mem_bytes": 64 * MIB}))
+        check.equal(pair.client.fetch(small)["state"], "queued", "who waits behind his own")
+        pair.client.delete("/v1/runs/" + runs[0])
+        pair.client.wait_state(runs[1], ("running",))
+        check.equal(pair.client.fetch(runs[2])["state"], "queued", "the third")
+        check.equal(pair.client.delete("/v1/sandboxes/" + box).status, 204, "deleting")
+        pair.client.wait_state(runs[2], ("running",))
+        pair.client.wait_state(small, ("running",))
+        cancel(pair.client, runs + [small])
+
+
+@test("D5: all touch what they may: the kernel ends jailed programs and never the server", own=True, deadline=40)
+def _(_):
+    touch = (
+        "import time\nx=bytearray()\n"
+        "for _ in range(%d): x.extend(b'x' * (1 << 20))\n"
+        "time.sleep(%s)\nprint(len(x) >> 20)"
+    )
+    guard = harness.Guard(mem_bytes=640 * MIB)
+    if not any("memory" in key.split(",") for key in guard.dirs):
+        guard.close()
+        raise Skip("no memory controller under which a group of processes can be put")
+    with harness.Pair(slots=6, warm=2, guard=guard) as pair:
+
+        def one(index):
+            client = pair.user_client("u%d" % index)
+            return client.python(touch % (180, 1.5), limits={"mem_bytes": 256 * MIB})
+
+        answers = parallel(6, one, 30)
+        causes = [answer["steps"][0]["end"]["cause"] for answer in answers]
+        check.true(set(causes) <= {"exit", "memory_host", "memory", "signal"}, causes)
+        for answer in answers:
+            if answer["ok"]:
+                check.equal(answer["steps"][0]["stdout"].strip(), "180", "what it held")
+        check.true(any(answer["ok"] for answer in answers), "nobody came through: %s" % causes)
+        check.equal(pair.probe("/healthz"), 200, "healthz afterwards")
+        check.true(pair.server.poll() is None and pair.runner.poll() is None, "a program ended")
+        check.ok(pair.client.run(argv=["true"]))
+
+
+@test("D3: many clients at once with 256 descriptors: every job has its own result", own=True, deadline=60)
+def _(_):
+    seconds = max(5.0, 60 * MINUTES)
+    with harness.Pair(slots=4, warm=4, nofile=256) as pair:
+        clients = [pair.user_client("c%d" % i) for i in range(8)]
+        probe = Probe(pair.user_client("probe"))
+        probe.start()
+        end = time.monotonic() + seconds
+        done = [0] * len(clients)
+
+        def work(index):
+            client, n = clients[index % len(clients)], 0
+            while time.monotonic() < end:
+                kind, word, n = (index + n) % 10, nonce(), n + 1
+                if kind == 9:
+                    body = {"sh": "echo %s; sleep 0.05; echo %s" % (word, word), "stream": True}
+                    try:
+                        stream = Stream(client, "POST", "/v1/runs", json.dumps(body).encode())
+                        text = "".join(e.get("data", "") for e in stream.all())
+                    except OSError:
+                        continue  # no descriptor for one more connection: it waits in the backlog
+                    check.equal(text.split(), [word, word], "the stream's output")
+                    done[index % len(clients)] += 1
+                    continue
+                request = {"sh": "echo " + word}
+                if kind == 8:
+                    request = {"sh": "cat | wc -c; echo " + word, "stdin": "x" * 500000}
+                elif kind == 7:
+                    request = {"sh": "sleep 0.2; echo " + word}
+                answer = client.post("/v1/runs", request)
+                if answer.status in (429, 503):
+                    check.matches(answer.headers.get("retry-after", ""), r"^\d+$", "Retry-After")
+                    continue
+                check.equal(answer.status, 200, "status")
+                check.equal(answer.json()["steps"][0]["stdout"].split()[-1], word, "the output")
+                done[index % len(clients)] += 1
+
+        parallel(64, work, seconds + 30)
+        healthz = probe.end()
+        fds = len(os.listdir("/proc/%d/fd" % pair.server_pid))
+        check.true(fds <= 256, "%d descriptors" % fds)
+        check.true(min(done) > 0, "some user got nothing: %s" % done)
+        check.true(max(done) / min(done) < 2, "unequal shares: %s" % done)
+        check.true(len(healthz) > 20, "healthz answered %d times" % len(healthz))
+        # 64 clients, the probe and 4 slots share two cores here.
+        check.true(percentile(healthz, 0.95) < 1, "healthz took %.2f s" % percentile(healthz, 0.95))

@@ -171,6 +171,16 @@ def _(pair):
     one.delete("/v1/sandboxes/" + box)
 
 
+@test("result_bytes: stored results count, and new runs are refused when they are too much")
+def _(pair):
+    one = user(pair, "result_bytes=20000")
+    check.ok(one.sh("head -c 30000 /dev/zero | tr '\\0' x"))
+    check.true(me(one)["used"]["result_bytes"] >= 20000, "bytes in use")
+    refused(one.send(argv=["true"]), "result_bytes")
+    change(pair, one, "result_bytes=10M")
+    check.ok(one.run(argv=["true"]))
+
+
 @test("a child token's quotas and budget bind it and not its parent; both are charged")
 def _(pair):
     one = user(pair)
