@@ -248,8 +248,9 @@ void run_follow(struct run *run, struct run_watcher *w, uint64_t after);
 void run_unwatch(struct run_watcher *w);
 /* Tells the followers that there are new events. */
 void run_notify(struct run *run);
-/* Tells everybody who waits for it that it will not begin here (runs_is_kept()). */
-void run_tell_kept(struct run *run);
+/* Tells the followers, or all who wait for it, that something has changed: it is over, or will not
+ * begin here (runs_is_kept()). */
+void run_tell(struct run *run, bool all);
 
 /* run_end.c: the runner's END as the API's. */
 void run_end_of_wire(const struct run_step *step, const struct wire_end *wire,

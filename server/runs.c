@@ -332,7 +332,7 @@ void runs_close(struct runs *runs, bool keep) {
             continue;
         /* One that ends with its caller's connection has nobody any more. */
         if (keep && run->store.told && !run->cancel_on_disconnect)
-            run_tell_kept(run);
+            run_tell(run, true);
         else
             run_cancel(run, CAUSE_CANCELLED);
     }

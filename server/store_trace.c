@@ -7,8 +7,9 @@
 int store_trace_runs(struct store *s, const char *user, const uint8_t trace_id[16],
                      bool (*fn)(void *arg, const struct store_trace_run *run), void *arg,
                      struct err *err) {
-    static const char sql[] = "SELECT id, summary, duration_ms, trace FROM runs "
-                              "WHERE trace_id = ? AND user = ? AND state = 2 ORDER BY id";
+    static const char sql[] = "SELECT r.id, x.summary, x.duration_ms, x.trace "
+                              "FROM runs r CROSS JOIN records x ON x.seq = r.seq "
+                              "WHERE r.trace_id = ? AND r.user = ? AND r.state = 2 ORDER BY r.id";
     int rc;
     sqlite3_stmt *q = store_sql(s, sql, err);
     if (q == NULL)
@@ -30,7 +31,8 @@ int store_trace_runs(struct store *s, const char *user, const uint8_t trace_id[1
 
 int store_trace_of(struct store *s, const char *user, const char *id, void *trace, size_t size,
                    struct err *err) {
-    static const char sql[] = "SELECT trace FROM runs WHERE user = ? AND id = ?";
+    static const char sql[] = "SELECT x.trace FROM runs r CROSS JOIN records x ON x.seq = r.seq "
+                              "WHERE r.user = ? AND r.id = ?";
     size_t len = 0;
     sqlite3_stmt *q = store_sql(s, sql, err);
     if (q == NULL)
