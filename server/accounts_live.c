@@ -72,23 +72,24 @@ static void accounts_live_spent(void *arg, struct accounts_token *t) {
 }
 
 static int accounts_live_load(struct accounts_live *l, struct err *err) {
+    struct store_accounts_seen seen = {0};
     uint64_t next_ms;
     accounts_begin(l->accounts);
-    if (store_accounts_load(l->store, l->accounts, err) < 0)
+    if (store_accounts_load(l->store, l->accounts, &seen, err) < 0)
         return -1; /* what was known stays */
+    l->seen = seen;
     accounts_end(l->accounts, clock_real_ms(), &next_ms);
     /* Also when nobody new was revoked: it may be that now what runs is to be ended, too. */
     accounts_live_marked(l, true, next_ms);
     return 0;
 }
 
-int accounts_live_read(struct accounts_live *l, struct err *err) {
-    bool changed = false;
-    if (accounts_live_load(l, err) < 0)
-        return -1;
-    int rc = accounts_import(AT_FDCWD, l->store, l->accounts, &changed, err);
-    if (changed && accounts_live_load(l, rc < 0 ? NULL : err) < 0)
-        return -1;
+/* Only what has changed. */
+static int accounts_live_update(struct accounts_live *l, struct err *err) {
+    uint64_t next_ms;
+    int rc = store_accounts_load(l->store, l->accounts, &l->seen, err);
+    accounts_mark(l->accounts, clock_real_ms(), &next_ms);
+    accounts_live_marked(l, true, next_ms);
     return rc;
 }
 
@@ -102,13 +103,29 @@ static void accounts_live_committed(void *arg, int rc, const struct err *why) {
         log_err(l->log, LOG_ERROR, "accounts_unreadable", &err);
 }
 
-void accounts_live_written(struct accounts_live *l) {
-    uint64_t next_ms;
+static void accounts_live_wait(struct accounts_live *l) {
     l->waiter = (struct store_waiter){.fn = accounts_live_committed,
                                       .arg = l,
                                       .next = l->waiter.next,
                                       .waiting = l->waiter.waiting};
     store_then(l->store, &l->waiter);
+}
+
+int accounts_live_read(struct accounts_live *l, struct err *err) {
+    bool changed = false;
+    if (accounts_live_update(l, err) < 0)
+        return -1;
+    int rc = accounts_import(AT_FDCWD, l->store, l->accounts, &changed, err);
+    if (changed)
+        accounts_live_wait(l);
+    if (changed && accounts_live_update(l, rc < 0 ? NULL : err) < 0)
+        return -1;
+    return rc;
+}
+
+void accounts_live_written(struct accounts_live *l) {
+    uint64_t next_ms;
+    accounts_live_wait(l);
     accounts_mark(l->accounts, clock_real_ms(), &next_ms);
     accounts_live_marked(l, true, next_ms);
 }

@@ -9,7 +9,7 @@
 #include "err.h"
 #include "log.h"
 #include "loop.h"
-#include "store.h"
+#include "store_accounts.h"
 
 struct accounts_live {
     struct loop *loop;         /* borrowed */
@@ -20,7 +20,8 @@ struct accounts_live {
     void (*revoked)(void *arg);
     void *arg;
 
-    int notify, watch_changed, watch_tokens; /* private, as is the rest */
+    struct store_accounts_seen seen; /* private, as is the rest */
+    int notify, watch_changed, watch_tokens;
     struct loop_source source;
     struct loop_timer expiry, purge;
     struct store_waiter waiter;
@@ -35,5 +36,5 @@ void accounts_live_stop(struct accounts_live *l);
 /* Users or tokens were changed, in the table and in the store, within this round: works out who may
  * go on, and takes it back should the store not keep it. */
 void accounts_live_written(struct accounts_live *l);
-/* Reads everything again now. */
+/* Reads now what has changed. */
 int accounts_live_read(struct accounts_live *l, struct err *err);

@@ -14,7 +14,8 @@
 static int accounts_tool_load(struct accounts_tool *t, struct err *err) {
     uint64_t next_ms;
     accounts_begin(t->accounts);
-    if (store_accounts_load(t->store, t->accounts, err) < 0)
+    struct store_accounts_seen seen = {0};
+    if (store_accounts_load(t->store, t->accounts, &seen, err) < 0)
         return -1;
     accounts_end(t->accounts, clock_real_ms(), &next_ms);
     return 0;

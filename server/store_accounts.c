@@ -55,12 +55,16 @@ static char *store_accounts_policies_text(const char *policies) {
 
 /* Reading. */
 
-static int store_accounts_load_users(struct store *s, struct accounts *a, struct err *err) {
+static int store_accounts_load_users(struct store *s, struct accounts *a, uint64_t *seen,
+                                     struct err *err) {
     static const char sql[] =
-        "SELECT name, admin, disabled, cancel_running, deleted, weight, quota, created_ms "
-        "FROM users ORDER BY created_ms";
+        "SELECT name, admin, disabled, cancel_running, deleted, weight, quota, created_ms, touched "
+        "FROM users WHERE touched > ?1 ORDER BY created_ms";
     sqlite3_stmt *q = store_sql(s, sql, err);
+    uint64_t newest = *seen;
     int rc = q == NULL ? -1 : 0;
+    if (q != NULL)
+        store_sql_u64(q, 1, *seen);
     while (rc == 0 && (rc = store_sql_row(s, q, err)) > 0) {
         struct accounts_user u = {.admin = store_sql_get_u64(q, 1) != 0,
                                   .disabled = store_sql_get_u64(q, 2) != 0,
@@ -68,6 +72,8 @@ static int store_accounts_load_users(struct store *s, struct accounts *a, struct
                                   .deleted = store_sql_get_u64(q, 4) != 0,
                                   .weight = (uint32_t)store_sql_get_u64(q, 5),
                                   .created_ms = store_sql_get_u64(q, 7)};
+        uint64_t touched = store_sql_get_u64(q, 8);
+        newest = touched > newest ? touched : newest;
         rc = -1;
         if (!store_sql_get_text(q, 0, u.name, sizeof(u.name)))
             err_set(err, ERR_INVALID, 0, "a stored user has too long a name");
@@ -77,6 +83,8 @@ static int store_accounts_load_users(struct store *s, struct accounts *a, struct
         if (rc < 0)
             store_sql_reset(q);
     }
+    if (rc == 0)
+        *seen = newest;
     return rc;
 }
 
@@ -113,24 +121,35 @@ static int store_accounts_put_token(sqlite3_stmt *q, struct accounts *a, struct 
     return rc;
 }
 
-static int store_accounts_load_tokens(struct store *s, struct accounts *a, struct err *err) {
+static int store_accounts_load_tokens(struct store *s, struct accounts *a, uint64_t *seen,
+                                      struct err *err) {
     /* Parents before their children. */
     static const char sql[] =
         "SELECT id, hash, user, parent, from_run, name, scopes, expires_ms, until_ms, policies,"
         " quota, cpu_budget_ms, runs_budget, cpu_spent_ms, runs_spent, revoked, cancel_running,"
-        " from_file, created_ms FROM tokens ORDER BY depth, created_ms";
+        " from_file, created_ms, touched FROM tokens WHERE touched > ?1 ORDER BY depth, created_ms";
     sqlite3_stmt *q = store_sql(s, sql, err);
+    uint64_t newest = *seen;
     int rc = q == NULL ? -1 : 0;
+    if (q != NULL)
+        store_sql_u64(q, 1, *seen);
     while (rc == 0 && (rc = store_sql_row(s, q, err)) > 0) {
+        uint64_t touched = store_sql_get_u64(q, 19);
+        newest = touched > newest ? touched : newest;
         rc = store_accounts_put_token(q, a, err);
         if (rc < 0)
             store_sql_reset(q);
     }
+    if (rc == 0)
+        *seen = newest;
     return rc;
 }
 
-int store_accounts_load(struct store *s, struct accounts *a, struct err *err) {
-    return store_accounts_load_users(s, a, err) < 0 ? -1 : store_accounts_load_tokens(s, a, err);
+int store_accounts_load(struct store *s, struct accounts *a, struct store_accounts_seen *seen,
+                        struct err *err) {
+    if (store_accounts_load_users(s, a, &seen->users, err) < 0)
+        return -1;
+    return store_accounts_load_tokens(s, a, &seen->tokens, err);
 }
 
 /* Writing. */
@@ -163,14 +182,16 @@ static int store_accounts_write_user(struct store *s, const char *sql,
 int store_accounts_add_user(struct store *s, const struct accounts_user *u, struct err *err) {
     static const char sql[] =
         "INSERT INTO users (name, admin, disabled, cancel_running, deleted, weight, quota,"
-        " created_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
+        " created_ms, touched) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, "
+        "(SELECT coalesce(max(touched), 0) + 1 FROM users))";
     return store_accounts_write_user(s, sql, u, err);
 }
 
 int store_accounts_change_user(struct store *s, const struct accounts_user *u, struct err *err) {
     static const char sql[] =
         "UPDATE users SET admin = ?2, disabled = ?3, cancel_running = ?4, deleted = ?5,"
-        " weight = ?6, quota = ?7, created_ms = ?8 WHERE name = ?1";
+        " weight = ?6, quota = ?7, created_ms = ?8,"
+        " touched = (SELECT max(touched) + 1 FROM users) WHERE name = ?1";
     return store_accounts_write_user(s, sql, u, err);
 }
 
@@ -178,9 +199,11 @@ static int store_accounts_insert_token(struct store *s, const struct accounts_to
                                        const char *const names[4], struct err *err) {
     static const char sql[] =
         "INSERT INTO tokens (id, hash, user, parent, from_run, name, scopes, expires_ms,"
-        " until_ms, policies, quota, cpu_budget_ms, runs_budget, from_file, created_ms, depth)"
+        " until_ms, policies, quota, cpu_budget_ms, runs_budget, from_file, created_ms, depth,"
+        " touched)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
-        " coalesce((SELECT depth + 1 FROM tokens WHERE id = ?4), 0))";
+        " coalesce((SELECT depth + 1 FROM tokens WHERE id = ?4), 0),"
+        " (SELECT coalesce(max(touched), 0) + 1 FROM tokens))";
     if (store_begin(s, err) < 0)
         return -1;
     sqlite3_stmt *q = store_sql(s, sql, err);
@@ -221,7 +244,8 @@ int store_accounts_add_token(struct store *s, const struct accounts_token *t, co
 }
 
 int store_accounts_withdraw(struct store *s, const char *id, bool cancel_running, struct err *err) {
-    static const char sql[] = "UPDATE tokens SET revoked = 1, cancel_running = ?2 WHERE id = ?1";
+    static const char sql[] = "UPDATE tokens SET revoked = 1, cancel_running = ?2,"
+                              " touched = (SELECT max(touched) + 1 FROM tokens) WHERE id = ?1";
     if (store_begin(s, err) < 0)
         return -1;
     sqlite3_stmt *q = store_sql(s, sql, err);

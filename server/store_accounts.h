@@ -4,8 +4,15 @@
 #include "accounts.h"
 #include "store.h"
 
-/* Puts all of them into `a` (between accounts_begin() and accounts_end()). */
-int store_accounts_load(struct store *s, struct accounts *a, struct err *err);
+/* Up to which change they were read; zeroed = nothing was. */
+struct store_accounts_seen {
+    uint64_t users, tokens;
+};
+
+/* Puts into `a` those that were made or changed since *seen, and moves it on. With it zeroed that
+ * is all of them: then between accounts_begin() and accounts_end(). */
+int store_accounts_load(struct store *s, struct accounts *a, struct store_accounts_seen *seen,
+                        struct err *err);
 
 /* ERR_STATE when the name is taken. */
 int store_accounts_add_user(struct store *s, const struct accounts_user *u, struct err *err);

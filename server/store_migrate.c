@@ -96,6 +96,11 @@ static const struct store_migration store_migrations[] = {
      "ALTER TABLE tokens ADD COLUMN until_ms INTEGER;"                 /* starts nothing later */
      "ALTER TABLE tokens ADD COLUMN cancel_running INTEGER NOT NULL DEFAULT 0;"
      "ALTER TABLE tokens ADD COLUMN from_file INTEGER NOT NULL DEFAULT 0;"},
+    /* Grows with every change: a server that is told of one reads only what is new. */
+    {"touched", "ALTER TABLE users ADD COLUMN touched INTEGER NOT NULL DEFAULT 1;"
+                "ALTER TABLE tokens ADD COLUMN touched INTEGER NOT NULL DEFAULT 1;"
+                "CREATE INDEX users_by_touch ON users (touched);"
+                "CREATE INDEX tokens_by_touch ON tokens (touched);"},
 };
 #define STORE_MIGRATIONS (sizeof(store_migrations) / sizeof(store_migrations[0]))
 

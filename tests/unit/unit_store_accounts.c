@@ -21,6 +21,7 @@ static int dir = -1, server = -1;
 static struct store *s;
 static struct accounts *a;
 static struct err err;
+static struct store_accounts_seen seen;
 
 static void open_store(void) {
     struct store_options options = {.dir = server};
@@ -58,7 +59,8 @@ static int teardown(void **state) {
 static void load(void) {
     uint64_t next_ms;
     accounts_begin(a);
-    unit_works(store_accounts_load(s, a, &err), err);
+    seen = (struct store_accounts_seen){0};
+    unit_works(store_accounts_load(s, a, &seen, &err), err);
     accounts_end(a, NOW, &next_ms);
 }
 
@@ -150,6 +152,33 @@ static void test_tokens(void **state) {
     assert_null(got->policies);
     assert_true(got->expires_ms == ACCOUNTS_NEVER && got->runs_budget == UINT64_MAX);
     assert_null(accounts_token_find(a, "tok_c"));
+}
+
+/* Only what changed is read, however many there are. */
+static void test_changes(void **state) {
+    (void)state;
+    struct accounts_user u = user_of("ann");
+    struct accounts_token t = token_of("tok_a");
+    unit_works(store_accounts_add_user(s, &u, &err), err);
+    unit_works(store_accounts_add_token(s, &t, "ann", NULL, &err), err);
+    load();
+    u = user_of("bob");
+    t = token_of("tok_b");
+    unit_works(store_accounts_add_user(s, &u, &err), err);
+    unit_works(store_accounts_add_token(s, &t, "bob", NULL, &err), err);
+    unit_works(store_accounts_withdraw(s, "tok_a", false, &err), err);
+    accounts_user_find(a, "ann")->weight = 77; /* not read again */
+    unit_works(store_accounts_load(s, a, &seen, &err), err);
+    assert_int_equal(accounts_user_find(a, "ann")->weight, 77);
+    assert_string_equal(accounts_token_find(a, "tok_b")->user->name, "bob");
+    assert_true(accounts_token_find(a, "tok_a")->withdrawn);
+    accounts_token_find(a, "tok_a")->withdrawn = false;
+    unit_works(store_accounts_load(s, a, &seen, &err), err);
+    assert_false(accounts_token_find(a, "tok_a")->withdrawn);
+    u.disabled = true;
+    unit_works(store_accounts_change_user(s, &u, &err), err);
+    unit_works(store_accounts_load(s, a, &seen, &err), err);
+    assert_true(accounts_user_find(a, "bob")->disabled);
 }
 
 static void test_revoked_and_spent(void **state) {
@@ -252,6 +281,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_users, setup, teardown),
         cmocka_unit_test_setup_teardown(test_tokens, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_changes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_revoked_and_spent, setup, teardown),
         cmocka_unit_test_setup_teardown(test_purge, setup, teardown),
         cmocka_unit_test_setup_teardown(test_import, setup, teardown),
