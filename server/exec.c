@@ -253,11 +253,14 @@ static void exec_spool_end(struct exec *x) {
     x->end.code = x->spool_error;
 }
 
+/* On a full disk it has ended as it has, though the next server will not know. */
 static void exec_unkept(struct exec *x, const struct err *err) {
-    x->spool_error = err->code != 0 ? err->code : EIO;
     execs_log(x, err);
-    exec_spool_end(x);
-    x->ok = false;
+    if (!exec_io_no_space(err)) {
+        x->spool_error = err->code != 0 ? err->code : EIO;
+        exec_spool_end(x);
+        x->ok = false;
+    }
     for (int i = 0; i < SPOOL_STREAMS; i++) {
         struct spool *s = &x->out[i].spool;
         if (!spool_has_file(s)) {
@@ -275,7 +278,7 @@ static void exec_over(struct exec *x, struct exec_record_rest *rest) {
     loop_timer_stop(hub->loop, &x->listen);
     exec_stdin_close(x);
     x->ended_ms = clock_real_ms();
-    if (spool_events_finish(&x->events, &err) < 0)
+    if (spool_events_finish(&x->events, &err) < 0 && !exec_io_no_space(&err))
         x->spool_error = err.code != 0 ? err.code : EIO;
     if (x->spool_error != 0)
         exec_spool_end(x);

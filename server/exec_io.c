@@ -86,6 +86,10 @@ static uint64_t exec_io_record_len(struct exec_stream *s, uint64_t upto) {
     return end - at;
 }
 
+bool exec_io_no_space(const struct err *err) {
+    return err->code == ENOSPC || err->code == EDQUOT;
+}
+
 static void exec_io_failed(struct exec_stream *s, const struct err *err) {
     struct exec *x = s->exec;
     if (x->spool_error == 0) {
@@ -110,7 +114,9 @@ static void exec_io_record(struct exec_stream *s, bool last) {
     while (x->events.end[s->which] < upto) {
         uint64_t len = exec_io_record_len(s, upto);
         if (spool_events_add(&x->events, s->which, (uint32_t)len, name, &err) < 0) {
-            exec_io_failed(s, &err);
+            /* Without space they are made later, as one. */
+            if (!exec_io_no_space(&err))
+                exec_io_failed(s, &err);
             return;
         }
         any = true;
@@ -153,6 +159,9 @@ static int exec_io_take(struct exec_stream *s, size_t max) {
     if (n == 0)
         n = terminal ? spool_take_terminal(&s->spool, s->fd, &err)
                      : spool_take(&s->spool, s->fd, max, &err);
+    /* A full disk is no reason to end a program: what it writes meanwhile is counted. */
+    if (n < 0 && exec_io_no_space(&err))
+        n = spool_discard(&s->spool, s->fd, max, &err);
     if (n < 0 && err.code == EAGAIN)
         return 0;
     if (n < 0) {

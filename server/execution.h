@@ -183,6 +183,8 @@ void exec_io_close(struct exec_stream *s);
  * never needed and it is short, is copied to `copy` (EXEC_INLINE_MAX bytes) and stays in the pipe.
  * Returns the number of bytes copied. */
 size_t exec_io_last(struct exec_stream *s, char *copy);
+/* Is it only that the disk is full? */
+bool exec_io_no_space(const struct err *err);
 /* After a restart: bytes that are in the spools and in no event. */
 void exec_io_recover(struct exec *x);
 /* Copies of the names of its files: exec.N.out, exec.N.err, exec.N.ev */

@@ -302,6 +302,12 @@ void run_store_end(struct run *run) {
 
 /* Those that could not be written. */
 
+void run_store_well(void *runs) {
+    struct runs *all = runs;
+    if (all->unsaved_first != NULL)
+        run_store_again_soon(all, 0);
+}
+
 static void run_store_link(struct run *run) {
     struct runs *runs = run->runs;
     struct run_store *x = &run->store;

@@ -80,6 +80,9 @@ int run_store_write_now(struct run *run, struct err *err);
 /* A run that waits is to wait for the next server: gives it a row, unless it has one. */
 int run_store_keep(struct run *run, struct err *err);
 
+/* The store can be written again: what could not be written is, at once. */
+void run_store_well(void *runs);
+
 /* One that is not in memory any more: fn is called, now or later, with the run (which is in the
  * table then, and may be evicted as soon as fn returns unless it is pinned), or with NULL and
  * *error. `run_store_fetch_stop` takes the wish back. */

@@ -308,6 +308,7 @@ static int serve_results(struct serve *v, struct err *err) {
     if (s->runs.results < 0)
         return -1;
     s->runs.store = s->store;
+    store_on_well(s->store, run_store_well, &s->runs);
     s->retain = retain_new(&s->runs, &keep, err);
     s->idempotency = idempotency_new(s, c->idempotency_ms, err);
     if (s->retain == NULL || s->idempotency == NULL)

@@ -47,8 +47,6 @@ int spool_create(struct spool *s, const char *name, struct err *err) {
         return err_sys(err, "making the spool %s", name);
     str_copy(s->name, sizeof(s->name), name);
     s->fd = fd;
-    s->total = 0;
-    s->gone = 0;
     return 0;
 }
 
@@ -86,6 +84,12 @@ int spool_load(struct spool *s, const char *name, struct err *err) {
         return -1;
     }
     loaded.total = (uint64_t)st.st_size;
+    /* A hole in the head is where the disk was full. */
+    off_t hole = lseek(loaded.fd, 0, SEEK_HOLE);
+    if (hole >= 0 && (uint64_t)hole < loaded.head_max && (uint64_t)hole < loaded.total) {
+        loaded.tail_keep += loaded.head_max - (uint64_t)hole;
+        loaded.head_max = (uint64_t)hole;
+    }
     loaded.gone = spool_find_gone(&loaded);
     *s = loaded;
     return 0;
@@ -137,6 +141,36 @@ ssize_t spool_take(struct spool *s, int pipe, size_t max, struct err *err) {
         return err_sys(err, "moving output into the spool %s", s->name);
     s->total += (uint64_t)n;
     spool_bound(s);
+    return n;
+}
+
+/* Nothing of [from, total) is kept. */
+static void spool_lose(struct spool *s, uint64_t from) {
+    if (from < s->head_max) {
+        s->tail_keep += s->head_max - from;
+        s->head_max = from;
+    }
+    s->gone = s->total;
+    /* The file's size says how many bytes there were. */
+    if (s->fd >= 0 && s->window == NULL)
+        (void)!ftruncate(s->fd, (off_t)s->total);
+}
+
+ssize_t spool_discard(struct spool *s, int from, size_t max, struct err *err) {
+    char block[16384];
+    uint64_t at = s->total;
+    ssize_t n;
+    do
+        n = read(from, block, max < sizeof(block) ? max : sizeof(block));
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EIO)
+        return 0; /* a terminal whose other side nobody has open any more */
+    if (n < 0)
+        return err_sys(err, "reading output");
+    spool_unmap(s);
+    s->total += (uint64_t)n;
+    if (n > 0)
+        spool_lose(s, at);
     return n;
 }
 
@@ -303,7 +337,9 @@ int spool_lend(struct spool *s, struct spool *copy, struct err *err) {
 
 void spool_kept(const struct spool *s, uint64_t *head, uint64_t *tail) {
     *head = s->total < s->head_max ? s->total : s->head_max;
-    *tail = s->total - *head < s->tail_keep ? s->total - *head : s->tail_keep;
+    /* More than the middle is gone when the disk was full. */
+    uint64_t from = s->gone > *head ? s->gone : *head;
+    *tail = s->total - from < s->tail_keep ? s->total - from : s->tail_keep;
 }
 
 uint64_t spool_bytes(const struct spool *s) {

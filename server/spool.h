@@ -39,7 +39,7 @@ struct spool {
 void spool_init(struct spool *s, const int *dir, uint64_t cap);
 void spool_done(struct spool *s); /* closes; the file stays */
 
-/* Makes the file, empty. */
+/* Makes the file, empty but for what was discarded before. */
 int spool_create(struct spool *s, const char *name, struct err *err);
 /* Takes up the file that an earlier process wrote: total and gone are read off it. ERR_SYSTEM with
  * ENOENT when there is none. */
@@ -52,6 +52,10 @@ void spool_remove(struct spool *s); /* unlinks the file; nothing is kept */
 /* Moves at most `max` bytes from a pipe, which does not block. Returns their number, 0 at its end,
  * -1 when there are none now (ERR_SYSTEM EAGAIN) or on failure. */
 ssize_t spool_take(struct spool *s, int pipe, size_t max, struct err *err);
+/* Takes at most `max` bytes from a pipe or a terminal and keeps none of them: for when there is no
+ * space. They count as seen, and are gone; when that happens within the head, it ends there. As
+ * read(2), with what spool_take() returns. */
+ssize_t spool_discard(struct spool *s, int from, size_t max, struct err *err);
 /* As spool_take(), from a terminal, which cannot be spliced from: it is read into a mapping of the
  * file, so that here as well no byte is ever only in this process. Meanwhile the file is longer
  * than the stream, by zeros; spool_finish() and spool_rest() make it right. */

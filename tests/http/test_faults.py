@@ -456,26 +456,35 @@ def _(_):
     state = tempfile.mkdtemp(prefix=clean.TEST_MOUNT)
     try:
         subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=2m,mode=755", "none", state], check=True
+            ["mount", "-t", "tmpfs", "-o", "size=32m,mode=755", "none", state], check=True
         )
         pair = harness.Pair(slots=2, warm=1, state=os.path.join(state, "state"))
         try:
             pair.start()
             pair.warm_up()
+            running = pair.client.submit(sh="sleep 1.5; echo full")
             with open(os.path.join(state, "filler"), "wb", 0) as out:
                 try:
                     while True:
                         out.write(bytes(65536))
                 except OSError:
                     pass
+            check.eventually(lambda: pair.client.send(argv=["true"]).status == 507, 3, "a refusal")
             for _ in range(5):
-                answer = check.ok(
-                    pair.client.run(argv=["echo", "full"], files=[{"path": "f", "content": "x"}])
-                )
-                check.equal(check.text(answer), "full\n", "stdout")
+                answer = pair.client.send(argv=["true"])
+                check.error(answer, 507, "no_space")
+            check.equal(pair.probe("/healthz"), 200, "/healthz")
+            check.equal(pair.probe("/readyz"), 503, "/readyz")
+            answer = check.ok(pair.client.wait_done(running))
+            check.equal(check.text(answer), "full\n", "stdout of what ran already")
             os.unlink(os.path.join(state, "filler"))
-            check.ok(pair.client.run(argv=["true"]))
-            pair.check_clean(2)
+            check.eventually(lambda: pair.client.send(argv=["true"]).status == 200, 5, "new runs")
+            pair.client.close()
+            pair.kill9_server()
+            pair.start_server()
+            pair.wait_ready()
+            check.equal(pair.client.fetch(running), answer, "what ended while it was full")
+            pair.check_clean(2, ("threads of the server", "descriptors of the server"))
         finally:
             pair.discard()
     finally:
