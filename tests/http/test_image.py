@@ -313,6 +313,17 @@ TRAPS = [
 ]
 
 
+def host_files():
+    """Names and times of what an escaped extraction would touch, but for the files that other test
+    programs put into the host's /etc meanwhile."""
+    found = {"/": sorted(os.listdir("/"))}
+    for name in sorted(os.listdir("/etc")):
+        path = "/etc/" + name
+        if not name.startswith("pinfold-canary-"):
+            found[path] = os.lstat(path).st_mtime_ns
+    return found
+
+
 def trap(where, target):
     def make(tar):
         tar.addfile(entry(where, tarfile.SYMTYPE, link=target))
@@ -322,7 +333,7 @@ def trap(where, target):
         knobs = [
             clean.read("/proc/sys/kernel/" + n) for n in ("core_pattern", "hostname", "modprobe")
         ]
-        hosts = [os.lstat(p).st_mtime_ns for p in ("/etc", "/etc/passwd", "/etc/hosts", "/")]
+        before = host_files()
         done = imported(pair, "trap", archive(pair, make))
         if done.returncode == 0:
             answer = pair.client.run(
@@ -339,11 +350,7 @@ def trap(where, target):
             knobs,
             "knobs of the host",
         )
-        check.equal(
-            [os.lstat(p).st_mtime_ns for p in ("/etc", "/etc/passwd", "/etc/hosts", "/")],
-            hosts,
-            "times of the host's files",
-        )
+        check.equal(host_files(), before, "the host's files")
         check.ok(pair.client.run(argv=["true"]))
         pair.rest()
         pair.check_clean(1)
