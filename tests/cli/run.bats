@@ -261,3 +261,22 @@ END
     is "$status" 125
     is "$(wc -l <err)" 1
 }
+
+@test "me says who one is, and what is used" {
+    apart "$PINFOLD" me
+    is "$status $err" "0 "
+    [[ $out == *"user      admin"* && $out == *"runs that wait or run"*"no limit"* ]]
+    "$PINFOLD" me --json >me.json
+    is "$(field "['queue']['weight']" <me.json)" 100
+    is "$(field "['user']" <me.json)" admin
+    PINFOLD_TOKEN=pf_wrong apart "$PINFOLD" me
+    is "$status" 125
+}
+
+@test "a priority is one of three" {
+    apart "$PINFOLD" run --priority low -- echo low
+    is "$status $out" "0 low"
+    apart "$PINFOLD" run --priority urgent -- echo low
+    is "$status" 125
+    [[ $err == *priority*low*normal*high* ]]
+}
