@@ -11,6 +11,8 @@
 #define BENCH_GOAL_FLAT_MB 16 /* that the server may grow by: the capped answer, not the stream */
 #define BENCH_GOAL_IDLE_MB 30 /* server and runner together */
 #define BENCH_GOAL_VERDICTS 100000 /* per second */
+#define BENCH_GOAL_FAIR 1.2
+#define BENCH_GOAL_HEALTHZ_MS 20
 #define BENCH_MB 1e6
 
 struct bench_goal bench_goals_at_most(double measured, double target, const char *unit) {
@@ -75,6 +77,17 @@ static void bench_goals_flow(struct bench_goal_list *l, const struct bench_resul
                     "growth of the server's memory meanwhile, at its peak");
 }
 
+static void bench_goals_fair(struct bench_results *r, struct bench_goal_list *l) {
+    bench_goals_add(
+        l, bench_goals_at_most(bench_ratio(r->fair.most, r->fair.fewest), BENCH_GOAL_FAIR, "x"),
+        "%u users with %u waiting runs each: most against fewest at half time", BENCH_FAIR_USERS,
+        BENCH_FAIR_EACH);
+    bench_goals_add(l,
+                    bench_goals_at_most(bench_series_us(&r->fair.healthz, 99) / 1000,
+                                        BENCH_GOAL_HEALTHZ_MS, "ms"),
+                    "/healthz meanwhile, p99 of %zu", r->fair.healthz.count);
+}
+
 void bench_goals_judge(struct bench_results *r, struct bench_goal_list *l) {
     bench_goals_latency(l, r);
     double floor = bench_results_rate(&r->floor_rate);
@@ -88,6 +101,7 @@ void bench_goals_judge(struct bench_results *r, struct bench_goal_list *l) {
         l, bench_goals_at_most((start > end ? start : end) / BENCH_MB, BENCH_GOAL_IDLE_MB, "MB"),
         "idle memory of server and runner (Pss), before or after the load");
     bench_sandboxes_judge(r, l);
+    bench_goals_fair(r, l);
     bench_goals_add(l, bench_goals_at_least(r->verdicts_per_s, BENCH_GOAL_VERDICTS, "/s"),
                     "verdicts of the permission engine on one processor");
 }

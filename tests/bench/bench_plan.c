@@ -293,6 +293,11 @@ static int bench_plan_prepare(struct bench_plan_run *p, struct err *err) {
     return bench_plan_sandbox(p, err);
 }
 
+static int bench_plan_fair(struct bench_plan_run *p, struct err *err) {
+    bench_plan_say("200 users with 20 waiting runs each");
+    return bench_fair_run(&p->warm, &p->r->fair, err);
+}
+
 int bench_plan_run(const struct bench_paths *paths, const struct bench_effort *effort,
                    struct bench_results *r, struct err *err) {
     struct bench_plan_run p = {.paths = paths, .effort = effort, .r = r};
@@ -310,6 +315,8 @@ int bench_plan_run(const struct bench_paths *paths, const struct bench_effort *e
         rc = bench_plan_idle(&p.warm, &r->idle_end, err);
     if (rc == 0)
         rc = bench_plan_boxes_run(&p.warm, effort, &r->sandboxes, err);
+    if (rc == 0)
+        rc = bench_plan_fair(&p, err);
     bench_service_stop(&p.warm);
     if (rc == 0)
         rc = bench_plan_boxes_many(paths, effort->sandboxes, &r->sandboxes.many, err);

@@ -14,6 +14,7 @@ void bench_results_done(struct bench_results *r) {
     for (int i = 0; i < BENCH_WORKSPACES; i++)
         bench_snapshot_result_done(&b->snapshot[i]);
     bench_series_done(&b->sync);
+    bench_fair_result_done(&r->fair);
     if (r->phases)
         munmap(r->phases, sizeof(*r->phases));
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "bench_fair.h"
 #include "bench_file.h"
 #include "bench_floor.h"
 #include "bench_load.h"
@@ -95,6 +96,7 @@ struct bench_results {
     struct bench_idle idle_start, idle_end;
     struct bench_jail_cost jail;
     struct bench_sandboxes sandboxes;
+    struct bench_fair_result fair;
     double verdicts_per_s; /* of the permission engine, per second of one processor */
 };
 
