@@ -30,6 +30,7 @@ extern const struct client_cmd shell_cmd;
 extern const struct client_cmd verify_cmd;
 extern const struct client_cmd policies_cmd;
 extern const struct client_cmd permission_cmd;
+extern const struct client_cmd undo_cmd, undo_cmd_redo_cmd, undo_cmd_log_cmd, diff_cmd;
 extern const struct client_cmd version_cmd;
 extern const struct client_cmd help_cmd;
 

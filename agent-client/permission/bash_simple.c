@@ -57,6 +57,15 @@ static int bash_simple_target(struct bash_state *st, struct bash_redir *r, size_
     const char *text = bash_simple_ops[op].text;
 
     bash_lex_blank(st);
+    /* "-" behind ">&" is a token of its own: in ">&-curl x", bash runs curl. */
+    if (r->op == BASH_DUP && bash_lex_at(st, 0) == '-') {
+        struct bash_build b = {0};
+
+        bash_build_byte(st, &b, '-');
+        st->pos++;
+        r->word = bash_build_end(st, &b);
+        return r->word == NULL ? -1 : 0;
+    }
     r->word = bash_word_read(st);
     if (r->word == NULL)
         return -1;
