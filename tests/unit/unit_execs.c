@@ -45,6 +45,39 @@ static void test_a_short_one_lies_in_the_journal(void **state) {
     assert_null(execs_find(sb->part, ID("a")));
 }
 
+static struct exec *numbered(const struct sandbox *sb, uint32_t number) {
+    struct exec *x = sb->part->newest;
+    while (x != NULL && x->number != number)
+        x = x->older;
+    assert_non_null(x);
+    return x;
+}
+
+/* The journal of a server that knew nothing of traces is read by one that does. */
+static void test_a_start_with_and_without_its_trace(void **state) {
+    struct sandbox *sb = *state;
+    struct trace trace = {.id = {1}, .span = {2}, .parent = {3}, .from = "run_x"};
+    struct exec *x = start(sb, ID("t"), JSON);
+    struct spool_log *log = &sb->part->log;
+    struct err err = {0};
+    char payload[4096];
+    size_t len = x->start_place.len, old = len - sizeof(trace);
+    uint32_t number = x->number;
+    assert_int_equal(pread(log->fd, payload, len, (off_t)x->start_place.at), (ssize_t)len);
+    struct iovec parts[] = {{.iov_base = payload, .iov_len = old},
+                            {.iov_base = &trace, .iov_len = sizeof(trace)}};
+    unit_works(spool_log_append(log, SPOOL_LOG_START, number + 1, parts, 1, NULL, &err), err);
+    unit_works(spool_log_append(log, SPOOL_LOG_START, number + 2, parts, 2, NULL, &err), err);
+    parts[1].iov_len--;
+    unit_works(spool_log_append(log, SPOOL_LOG_START, number + 3, parts, 2, NULL, &err), err);
+    killed(sb);
+    assert_false(trace_is_set(&numbered(sb, number + 1)->trace));
+    assert_string_equal(numbered(sb, number + 1)->command, "make all");
+    assert_memory_equal(&numbered(sb, number + 2)->trace, &trace, sizeof(trace));
+    for (x = sb->part->newest; x != NULL; x = x->older)
+        assert_int_not_equal(x->number, number + 3); /* it is of neither length */
+}
+
 static void test_a_long_one_goes_on_over_a_kill(void **state) {
     struct sandbox *sb = *state;
     static const char *const first[] = {"{\"seq\":1,\"type\":\"started\"",
@@ -276,6 +309,7 @@ static void test_the_journal_rests_whoever_has_opened_it(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_short_one_lies_in_the_journal, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_start_with_and_without_its_trace, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_long_one_goes_on_over_a_kill, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_the_runner_does_not_know_was_interrupted, setup,
                                         teardown),
