@@ -9,7 +9,7 @@
 #define API_TOP_LIMIT 100u
 #define API_TOP_BYTES ((size_t)8 * 1024 * 1024)
 /* Working out a position looks at what waits in front: only for the first ones. */
-#define API_TOP_POSITIONS 16u
+#define API_TOP_POSITIONS 8u
 
 static void api_top_limits(struct json_out *j, const struct limits *limits) {
     static const enum limit_id ids[] = {LIMIT_MEM_BYTES, LIMIT_CPUS_MILLI, LIMIT_WALL_MS,

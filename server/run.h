@@ -145,7 +145,7 @@ struct run {
     size_t memory;               /* accounted for in runs */
     unsigned pins;               /* an encoder works on it: keep */
     bool evicted;                /* not in the table any more; free when the last pin is gone */
-    struct run *hash_next;
+    struct run *hash_next, *trace_next;
     struct run *newer, *older;         /* all, by age */
     struct run *done_next, *done_prev; /* finished ones, oldest first */
 };

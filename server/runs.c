@@ -129,9 +129,11 @@ static void runs_insert(struct runs *runs, struct run *run) {
         runs->oldest = run;
     runs->newest = run;
     runs->count++;
+    trace_index_add(&runs->by_trace, run);
 }
 
 static void runs_remove(struct runs *runs, struct run *run) {
+    trace_index_remove(&runs->by_trace, run);
     struct run **at = &runs->buckets[runs_hash(run->id)];
     while (*at != run)
         at = &(*at)->hash_next;

@@ -15,6 +15,7 @@
 #include "queue.h"
 #include "quota.h"
 #include "run.h"
+#include "trace_index.h"
 
 #define RUNS_BUCKETS 8192u
 
@@ -53,6 +54,7 @@ struct runs {
     struct pipes pipes;
     struct queue queue;
     struct run *buckets[RUNS_BUCKETS];
+    struct trace_index by_trace;
     struct run *newest, *oldest;           /* all, by age */
     struct run *done_oldest, *done_newest; /* finished, by when they finished */
     size_t count, done_count, active, sealing;

@@ -42,29 +42,43 @@ static bool top_wants(const struct top_work *w, const char *owner) {
     return w->user == NULL || strcmp(owner, w->user) == 0;
 }
 
-/* Rows are filled from the front with what runs; what waits is appended in a second look. */
-static void top_count_runs(struct top_work *w, const struct server *s) {
+static uint64_t top_queued_of(const struct accounts_user *u) {
+    uint64_t all = u->use.v[QUOTA_RUNS], jailed = u->use.v[QUOTA_PARALLEL];
+    return all > jailed ? all - jailed : 0;
+}
+
+/* How many there are is counted already, for the quotas: nobody has to look at each that waits. */
+static void top_count_users(struct top_work *w, const struct server *s) {
+    const struct accounts *a = s->accounts.accounts;
     struct top *t = w->top;
-    for (const struct run *run = s->runs.oldest; run != NULL; run = run->newer) {
-        if (run->phase == RUN_DONE || !top_wants(w, run->owner))
+    for (const struct accounts_user *u = NULL; (u = accounts_user_next(a, u)) != NULL;) {
+        uint64_t queued = top_queued_of(u), running = u->use.v[QUOTA_PARALLEL];
+        if (queued + running == 0 || !top_wants(w, u->name))
             continue;
-        struct top_user *u = top_user_of(w, run->owner);
-        if (run->phase == RUN_QUEUED) {
-            u->queued++;
-            t->queued++;
-            continue;
-        }
-        u->running++;
-        t->running++;
-        if (t->run_count < w->limit)
-            t->runs[t->run_count++] = run;
+        struct top_user *row = top_user_of(w, u->name);
+        row->queued += queued;
+        row->running += running;
+        t->queued += (size_t)queued;
+        t->running += (size_t)running;
     }
-    if (t->queued == 0)
-        return;
-    for (const struct run *run = s->runs.oldest; run != NULL && t->run_count < w->limit;
+}
+
+/* Rows are filled from the front with what runs; what waits is appended in a second look. Each look
+ * ends when nothing more can come of it. */
+static void top_fill_runs(struct top_work *w, const struct server *s) {
+    struct top *t = w->top;
+    size_t most = t->running < w->limit ? t->running : w->limit, queued = 0;
+    for (const struct run *run = s->runs.oldest; run != NULL && t->run_count < most;
          run = run->newer)
-        if (run->phase == RUN_QUEUED && top_wants(w, run->owner))
+        if (run->phase != RUN_DONE && run->phase != RUN_QUEUED && top_wants(w, run->owner))
             t->runs[t->run_count++] = run;
+    for (const struct run *run = s->runs.oldest;
+         run != NULL && t->run_count < w->limit && queued < t->queued; run = run->newer) {
+        if (run->phase != RUN_QUEUED || !top_wants(w, run->owner))
+            continue;
+        t->runs[t->run_count++] = run;
+        queued++;
+    }
 }
 
 static bool top_lives(const struct sandbox *sb) {
@@ -105,7 +119,8 @@ int top_gather(const struct server *s, const char *user, size_t limit, struct to
     }
     t.users[0].name = "";
     *w = (struct top_work){.top = &t, .user = user, .limit = limit};
-    top_count_runs(w, s);
+    top_count_users(w, s);
+    top_fill_runs(w, s);
     top_count_sandboxes(w, s);
     free(w);
     *out = t;

@@ -110,7 +110,8 @@ const char *traces_of_parent(struct server *s, struct http_req *req) {
     struct traceparent p;
     if (!traces_read_header(req, &p))
         return NULL;
-    for (const struct run *run = s->runs.newest; run != NULL; run = run->older)
+    for (const struct run *run = trace_index_find(&s->runs.by_trace, p.id); run != NULL;
+         run = trace_index_next(run))
         if (traces_is_parent(&run->trace, &p) && strcmp(run->owner, req->user_name) == 0)
             return run->id;
     for (const struct sandbox *sb = s->sandboxes.newest; sb != NULL; sb = sandbox_older(sb)) {

@@ -163,9 +163,9 @@ static int traces_gather_store(struct server *s, const char *user, const uint8_t
 
 static bool traces_gather_all(struct server *s, const char *user, const uint8_t *id,
                               struct traces_list *out) {
-    for (const struct run *run = s->runs.oldest; run != NULL; run = run->newer)
-        if (traces_gather_is(&run->trace, id) && strcmp(run->owner, user) == 0 &&
-            !traces_gather_run(run, out))
+    for (const struct run *run = trace_index_find(&s->runs.by_trace, id); run != NULL;
+         run = trace_index_next(run))
+        if (strcmp(run->owner, user) == 0 && !traces_gather_run(run, out))
             return false;
     for (const struct sandbox *sb = s->sandboxes.newest; sb != NULL; sb = sandbox_older(sb))
         if (strcmp(sandbox_owner(sb), user) == 0 && !traces_gather_in(sb, id, out))
