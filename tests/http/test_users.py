@@ -164,6 +164,30 @@ def _(pair):
         other.delete("/v1/runs/" + run["id"])
 
 
+@test("an upload of a token that is revoked breaks off and leaves nothing", case=138)
+def _(pair):
+    name, one = new_user(pair)
+    other = new_token(pair, name)
+    at = "/v1/sandboxes/" + other.post("/v1/sandboxes", {}).json()["id"]
+    upload = one.connection(5)
+    upload.putrequest("PUT", at + "/files/workspace/half")
+    upload.putheader("Authorization", "Bearer " + one.token)
+    upload.putheader("Content-Length", "1000000")
+    upload.endheaders()
+    upload.send(b"x" * 100000)
+    check.eventually(lambda: status(other, at) == 200, 2, "the sandbox answers")
+    check.equal(pair.client.delete("/v1/tokens/" + one.id).status, 204, "DELETE")
+    start = time.monotonic()
+    try:
+        check.fail("the upload was answered: %d", upload.getresponse().status)
+    except (OSError, http.client.HTTPException):
+        pass
+    check.within(0, time.monotonic() - start, 1, "seconds until it broke off")
+    upload.close()
+    check.equal(status(other, at + "/files/workspace/half"), 404, "GET of the file")
+    check.equal(other.delete(at).status, 204, "DELETE")
+
+
 @test("a revoked token's waiting runs are cancelled, and --cancel-running ends the others")
 def _(pair):
     name, one = new_user(pair)
