@@ -104,6 +104,9 @@ static void http_hangup(void *arg, uint32_t events) {
     struct http_conn *c = arg;
     struct http_req *req = c->req;
     bool whole = (events & (EPOLLHUP | EPOLLERR)) != 0;
+    http_tls_go_on(c);
+    if (!whole && (events & EPOLLRDHUP) == 0)
+        return;
     c->half_closed = true;
     /* What was seen is reported again and again otherwise. */
     if (whole)
@@ -475,6 +478,7 @@ void http_stop(struct http *h) {
     /* The library does not stop over connections that sleep. */
     for (struct http_conn *c = h->first; c != NULL; c = c->next) {
         http_unwatch(c);
+        http_tls_go_on(c);
         if (c->req == NULL)
             continue;
         if (c->req->gone != NULL && !c->req->dead)

@@ -24,6 +24,8 @@ struct http_conn {
     struct MHD_Connection *mhd;
     struct tls_pair *pair; /* HTTPS: the certificate that it was shown; counted */
     bool greeted;          /* HTTPS: its first bytes were read */
+    bool shaking;          /* HTTPS: asleep until more of the handshake comes */
+    bool secure;           /* HTTPS: the handshake is over */
 };
 
 struct http {
@@ -81,6 +83,8 @@ void http_reply_plain(struct http_conn *c, const struct api_error *error);
 unsigned http_tls_options(const struct http *h, struct MHD_OptionItem items[HTTP_TLS_OPTIONS + 1]);
 void http_tls_begin(struct http_conn *c);
 void http_tls_end(struct http_conn *c);
+/* Something has come, or the connection is to end: a handshake that sleeps is continued. */
+void http_tls_go_on(struct http_conn *c);
 /* The library's log: a handshake has failed. */
 void http_tls_failed(struct http *h);
 /* Sends a few bytes within the session. */

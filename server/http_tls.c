@@ -2,7 +2,10 @@
  * gets, and the bytes on their way between session and socket, so that a client that speaks plain
  * HTTP to this port is told so. */
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -29,6 +32,39 @@ static void http_tls_refuse(struct http_conn *c) {
     shutdown(c->fd, SHUT_WR);
 }
 
+/* libmicrohttpd 0.9.75 tries a handshake that waits for its client again and again, without a
+ * pause, for as long as the client likes. So the connection sleeps meanwhile, and we watch its
+ * socket. */
+static void http_tls_pause(struct http_conn *c) {
+    if (c->secure || c->shaking || c->http->stopping || c->hangup.fd < 0 ||
+        loop_mod(c->http->loop, &c->hangup, EPOLLIN | EPOLLRDHUP, NULL) < 0)
+        return;
+    c->shaking = true;
+    MHD_suspend_connection(c->mhd);
+}
+
+void http_tls_go_on(struct http_conn *c) {
+    if (!c->shaking)
+        return;
+    c->shaking = false;
+    if (c->hangup.fd >= 0)
+        (void)loop_mod(c->http->loop, &c->hangup, EPOLLRDHUP, NULL);
+    MHD_resume_connection(c->mhd);
+    http_run_soon(c->http);
+}
+
+/* The client's last message of the handshake has come. */
+static int http_tls_finished(gnutls_session_t session, unsigned type, unsigned when,
+                             unsigned incoming, const gnutls_datum_t *message) {
+    struct http_conn *c = gnutls_transport_get_ptr(session);
+    (void)type;
+    (void)when;
+    (void)message;
+    if (incoming)
+        c->secure = true;
+    return 0;
+}
+
 static ssize_t http_tls_pull(gnutls_transport_ptr_t arg, void *data, size_t size) {
     struct http_conn *c = arg;
     c->http->pulled = c;
@@ -38,6 +74,10 @@ static ssize_t http_tls_pull(gnutls_transport_ptr_t arg, void *data, size_t size
         return -1;
     }
     ssize_t n = recv(c->fd, data, size, MSG_DONTWAIT);
+    if (n < 0 && errno == EAGAIN) {
+        http_tls_pause(c);
+        errno = EAGAIN;
+    }
     c->greeted = c->greeted || n > 0;
     return n;
 }
@@ -72,7 +112,13 @@ void http_tls_begin(struct http_conn *c) {
     gnutls_session_t session = http_tls_session(c);
     if (session == NULL)
         return;
+    /* The flights of a handshake are several small writes: each would wait for the acknowledgement
+     * of the one before, which the client delays by 40 ms. */
+    int on = 1;
+    (void)setsockopt(c->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     gnutls_transport_set_ptr(session, c);
+    gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST,
+                                       http_tls_finished);
     gnutls_transport_set_pull_function(session, http_tls_pull);
     gnutls_transport_set_pull_timeout_function(session, http_tls_wait);
     gnutls_transport_set_vec_push_function(session, http_tls_push);
