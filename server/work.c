@@ -145,7 +145,7 @@ static void work_spawn(struct work *w) {
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, WORK_STACK);
     if (pthread_create(&w->ids[w->threads], &attr, work_thread, w) == 0)
-        w->threads++;
+        (void)pthread_setname_np(w->ids[w->threads++], "worker");
     pthread_attr_destroy(&attr);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
 }

@@ -270,13 +270,19 @@ def snapshot(pair, bases, marks):
         "loop devices": loops(pair.state),
         "files in the state directory": files(pair.state),
         "descriptors of the server": len(names("/proc/%d/fd" % pair.server_pid)),
-        "threads of the server": len(names("/proc/%d/task" % pair.server_pid)),
+        "threads of the server": len(threads(pair.server_pid)),
         "descriptors of the runner": sum(len(names("/proc/%d/fd" % pid)) for pid in host),
         "threads of the runner": sum(len(names("/proc/%d/task" % pid)) for pid in host),
     }
     for key, base in bases.items():
         seen["cgroup directories (%s)" % (key or "v2")] = len(tree(base))
     return seen
+
+
+def threads(pid):
+    """Without the workers: a few of them are made when there is something to do, and stay."""
+    at = "/proc/%d/task" % pid
+    return [one for one in names(at) if read("%s/%s/comm" % (at, one)).strip() != b"worker"]
 
 
 def differences(base, now):
