@@ -26,9 +26,17 @@ static int audit_command_lock(int server_dir, struct err *err) {
     return fd_steal(&fd);
 }
 
-/* Who it was, as far as that can be told: sudo leaves a name. */
+/* Who it was, as far as that can be told: the kernel remembers who logged in, and sudo leaves a
+ * name. The process itself may have become the server's user already. */
 static void audit_command_who(struct json_out *j) {
-    const char *sudo = geteuid() == 0 ? getenv("SUDO_USER") : NULL;
+    const char *sudo = getenv("SUDO_USER");
+    struct buf text;
+    uint64_t login;
+    buf_init(&text, 64);
+    if (fd_read_file(AT_FDCWD, "/proc/self/loginuid", &text, NULL) == 0 && text.len > 0 &&
+        str_u64(text.data, 0, UINT32_MAX - 1, &login, NULL) == 0)
+        json_out_u64(j, "login_uid", login);
+    buf_done(&text);
     json_out_u64(j, "uid", getuid());
     if (sudo != NULL && str_is_name(sudo))
         json_out_str(j, "sudo_user", sudo);
