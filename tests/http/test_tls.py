@@ -328,6 +328,31 @@ def _(_):
             end = pair.client.wait_done(run)["steps"][0]["end"]
             check.equal(end["cause"], "lost_client", "cause")
             watch.below(3, "noticing")
+        silent(pair)
+
+
+def silent(pair):
+    """Clients that neither send nor read cost no time: half a request, half a body, a stream with
+    nothing in it, an answer that is not read."""
+    box = Box.make(pair.client)
+    box.put("/workspace/large", b"x" * (8 << 20))
+    body = b'{"sh": "sleep 5", "stream": true, "cancel_on_disconnect": true}'
+
+    def head(method, path, length=0):
+        return b"%s %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n" % (
+            method, path.encode(), pair.token.encode(), length)  # fmt: skip
+
+    socks = [pair.client.socket() for _ in range(5)]
+    socks[0].sendall(b"GET /heal")
+    socks[1].sendall(head(b"PUT", box.file("/workspace/up"), 1000000) + b"x" * 1000)
+    socks[2].sendall(head(b"POST", "/v1/runs", len(body)) + body)
+    socks[3].sendall(head(b"GET", box.file("/workspace/large")))
+    time.sleep(0.3)
+    before = cpu_ticks(pair.server_pid)
+    time.sleep(0.7)
+    check.within(0, cpu_ticks(pair.server_pid) - before, 15, "ticks of CPU of the server meanwhile")
+    for sock in socks:
+        sock.close()
 
 
 @test("many handshakes at once, some broken off, delay nobody for long", own=True, deadline=30)
