@@ -168,7 +168,9 @@ static const struct perm_verdict *perm_sum(struct perm_run *run) {
         }
         if (part->verdict != RULE_ASK || part->rule != NULL)
             part->always = NULL;
-        if (worst == NULL || part->verdict > worst->verdict)
+        /* Of parts that are as strict, one with a rule says more. */
+        if (worst == NULL || part->verdict > worst->verdict ||
+            (part->verdict == worst->verdict && worst->rule == NULL && part->rule != NULL))
             worst = part;
     }
     if (worst == NULL)

@@ -187,7 +187,8 @@ static void perm_path_note(struct perm_part *part, const struct rule *rule, enum
         perm_part_note(part, rule->verdict, rule,
                        rule->reason != NULL ? rule->reason : "a rule covers the path");
     else
-        perm_part_note(part, RULE_ASK, rule, "a rule may cover the path");
+        perm_part_note(part, RULE_ASK, rule,
+                       "a path that is not known before it runs may be one that a rule covers");
 }
 
 static void perm_path_examples(struct perm_run *run, const struct perm_path_pair *pair,

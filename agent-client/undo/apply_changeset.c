@@ -10,6 +10,7 @@
 #include "undo_internal.h"
 
 #define APPLY_TEMP_SIZE 64
+#define APPLY_COLLECT_EVERY 32u /* entries */
 
 static void apply_temp(const struct undo_record *r, size_t i, char temp[APPLY_TEMP_SIZE]) {
     snprintf(temp, APPLY_TEMP_SIZE, ".pinfold-%s-%zu", r->id, i);
@@ -257,6 +258,9 @@ int apply_changeset(struct undo *u, const struct undo_set *set, struct undo_resu
         free(out.outcomes);
         return -1;
     }
+    /* Old entries go now and then. What cannot be removed today is removed another time. */
+    if (out.applied > 0 && u->next % APPLY_COLLECT_EVERY == 0)
+        (void)undo_collect(u, NULL, NULL);
     *result = out;
     return 0;
 }

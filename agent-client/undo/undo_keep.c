@@ -129,7 +129,10 @@ static int undo_keep_compare(const void *a, const void *b) {
     return strcmp(a, ((const struct undo_keep_blob *)b)->name);
 }
 
-static void undo_keep_use(struct undo_keep *k, const struct undo_record *r) {
+/* Marks what the entry refers to; the bytes that are used since then. */
+static uint64_t undo_keep_use(struct undo_keep *k, const struct undo_record *r) {
+    uint64_t bytes = 0;
+
     for (size_t i = 0; i < r->count; i++)
         for (int side = 0; side < 2; side++) {
             const struct undo_state *s = side == 0 ? &r->items[i].before.s : &r->items[i].after.s;
@@ -140,23 +143,23 @@ static void undo_keep_use(struct undo_keep *k, const struct undo_record *r) {
                 continue;
             sodium_bin2hex(name, sizeof(name), s->sha256, UNDO_HASH_SIZE);
             b = bsearch(name, k->blobs, k->count, sizeof(*k->blobs), undo_keep_compare);
-            if (b != NULL)
+            if (b != NULL && !b->used) {
                 b->used = true;
+                bytes += b->bytes;
+            }
         }
+    return bytes;
 }
 
 /* From the newest entry back, as many as fit; the first that does not fit, and all before it, go.
  */
 static size_t undo_keep_from(struct undo_keep *k, const struct undo_records *all) {
-    uint64_t now = clock_real_ms(), bytes;
+    uint64_t now = clock_real_ms(), bytes = 0;
 
     for (size_t i = all->count; i-- > 0;) {
         const struct undo_record *r = all->list[i];
 
-        undo_keep_use(k, r);
-        bytes = 0;
-        for (size_t b = 0; b < k->count; b++)
-            bytes += k->blobs[b].used ? k->blobs[b].bytes : 0;
+        bytes += undo_keep_use(k, r);
         /* The newest one stays whatever it costs: it is the one that is wanted. */
         if (i + 1 < all->count && (bytes > k->u->bytes_max || r->when_ms + k->u->age_max_ms < now))
             return i + 1;

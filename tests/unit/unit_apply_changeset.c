@@ -373,6 +373,47 @@ static void test_verify_and_collect(void **state) {
     close(c.fd);
 }
 
+static bool count_entries(void *arg, const struct undo_entry *entry) {
+    (void)entry;
+    (*(size_t *)arg)++;
+    return true;
+}
+
+static void test_the_oldest_entries_go_first(void **state) {
+    struct fixture *f = *state;
+    struct undo_options o = {
+        .root = f->root, .path = f->ws, .journal = f->journal, .bytes_max = 50};
+    struct contents c = {.fd = open(f->base, O_TMPFILE | O_RDWR, 0600)};
+    struct undo_choice newest = {.id = NULL};
+    struct err e = {0};
+    struct undo_result r = {.applied = 0};
+    struct undo *u = undo_open(&o, &e);
+    char text[40];
+    size_t entries = 0, bad = 0;
+    uint64_t freed = 0;
+
+    assert_non_null(u);
+    /* Each replaces 20 bytes that are only in the journal then. */
+    for (unsigned i = 0; i < 10; i++) {
+        c.count = 0;
+        snprintf(text, sizeof(text), "twenty bytes, no. %02u", i);
+        change(&c, "a", UNDO_FILE, 0600, text);
+        unit_works(apply(u, &c, &r, &e), e);
+        free(r.outcomes);
+    }
+    unit_works(undo_collect(u, &freed, &e), e);
+    assert_true(freed > 0);
+    unit_works(undo_list(u, count_entries, &entries, &e), e);
+    assert_int_equal(entries, 2);
+    unit_works(undo_verify(u, count_bad, &bad, &e), e);
+    assert_int_equal(bad, 0);
+    unit_works(undo_undo(u, &newest, &r, &e), e);
+    assert_int_equal(r.applied, 1);
+    free(r.outcomes);
+    undo_close(u);
+    close(c.fd);
+}
+
 /* ---- killed ---- */
 
 enum act { ACT_APPLY, ACT_UNDO };
@@ -495,6 +536,7 @@ int main(void) {
         TEST(test_contents_that_are_not_what_was_promised_change_nothing),
         TEST(test_many_deletions_are_asked_for),
         TEST(test_verify_and_collect),
+        TEST(test_the_oldest_entries_go_first),
         TEST(test_killed_at_any_call_of_an_apply),
         TEST(test_killed_at_any_call_of_an_undo),
     };
