@@ -330,7 +330,6 @@ int answer_encode_summary(const struct run *run, bool over, struct buf *out, str
     json_out_str(&j, "policy", run->policy.name);
     json_out_str(&j, "image", run->image);
     json_out_u64(&j, "steps", run->step_count);
-    json_out_str(&j, "label", run->label);
     const struct step_end *end = run->phase >= RUN_SEAL ? answer_run_end(run) : NULL;
     if (end != NULL)
         json_out_str(&j, "cause", cause_name(end->cause));

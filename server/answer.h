@@ -24,7 +24,7 @@ size_t answer_weight(const struct run *run);
 /* The whole object. Of a finished run it may be made on any thread; it only reads. `position` is
  * that in the queue, for runs that wait. */
 int answer_encode(const struct run *run, size_t position, struct buf *out, struct err *err);
-/* {"id", "state", "ok", "created_at", "policy", "steps", "failed_step", "label", "cause",
+/* {"id", "state", "ok", "created_at", "policy", "steps", "failed_step", "cause",
  * "exit_code"}: for listings. `over`: of one that is about to be stored as done. */
 int answer_encode_summary(const struct run *run, bool over, struct buf *out, struct err *err);
 

@@ -7,7 +7,7 @@
 int store_trace_runs(struct store *s, const char *user, const uint8_t trace_id[16],
                      bool (*fn)(void *arg, const struct store_trace_run *run), void *arg,
                      struct err *err) {
-    static const char sql[] = "SELECT r.id, x.summary, x.duration_ms, x.trace "
+    static const char sql[] = "SELECT r.id, x.summary, x.duration_ms, x.trace, x.label "
                               "FROM runs r CROSS JOIN records x ON x.seq = r.seq "
                               "WHERE r.trace_id = ? AND r.user = ? AND r.state = 2 ORDER BY r.id";
     int rc;
@@ -21,6 +21,7 @@ int store_trace_runs(struct store *s, const char *user, const uint8_t trace_id[1
                                       .summary = store_sql_see_text(q, 1),
                                       .duration_ms = store_sql_get_u64(q, 2)};
         run.trace = store_sql_see_blob(q, 3, &run.trace_len);
+        run.label = store_sql_see_text(q, 4);
         if (run.trace == NULL || fn(arg, &run))
             continue;
         store_sql_reset(q);

@@ -11,6 +11,7 @@
 
 struct store_trace_run { /* borrowed until `fn` returns */
     const char *id;
+    const char *label;    /* what it runs */
     const char *summary;  /* its line in the list: JSON */
     uint64_t duration_ms; /* UINT64_MAX = not known */
     const void *trace;    /* as it was given */

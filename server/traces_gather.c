@@ -120,13 +120,10 @@ struct traces_gather_stored {
 
 static void traces_gather_summary(struct traces_node *n, const char *summary) {
     json_t *line = json_loads(summary, 0, NULL);
-    const char *label = json_string_value(json_object_get(line, "label"));
     const char *cause = json_string_value(json_object_get(line, "cause"));
     const json_t *code = json_object_get(line, "exit_code");
     n->created_ms = (uint64_t)json_integer_value(json_object_get(line, "created_at"));
     n->ok = json_is_true(json_object_get(line, "ok"));
-    if (label != NULL)
-        (void)str_copy(n->label, sizeof(n->label), label);
     if (cause != NULL)
         (void)str_copy(n->cause, sizeof(n->cause), cause);
     if (json_is_integer(code))
@@ -149,6 +146,8 @@ static bool traces_gather_row(void *arg, const struct store_trace_run *row) {
     n->trace.from[sizeof(n->trace.from) - 1] = '\0';
     n->state = "done";
     n->duration_ms = row->duration_ms;
+    if (row->label != NULL)
+        (void)str_copy(n->label, sizeof(n->label), row->label);
     traces_gather_summary(n, row->summary);
     return true;
 }
