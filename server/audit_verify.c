@@ -9,9 +9,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "fd.h"
 #include "str.h"
+
+#define AUDIT_VERIFY_TRIES 5
 
 __attribute__((format(printf, 2, 3))) static void audit_verify_say(struct audit_verify *v,
                                                                    const char *fmt, ...) {
@@ -236,13 +239,29 @@ void audit_verify_end(struct audit_verify *v) {
     audit_verify_end_head(v);
 }
 
-static int audit_verify_read(struct audit_verify *v, int dir, uint64_t first, struct err *err) {
+/* A server may be writing into the newest one: a record that is half there is given a moment. */
+static int audit_verify_load(int dir, const char *name, bool newest, struct buf *data,
+                             struct err *err) {
+    static const struct timespec moment = {.tv_nsec = 10 * 1000 * 1000};
+    for (int tries = 0; tries < AUDIT_VERIFY_TRIES; tries++) {
+        buf_clear(data);
+        if (fd_read_file(dir, name, data, err) < 0)
+            return -1;
+        if (!newest || data->len == 0 || data->data[data->len - 1] == '\n')
+            break;
+        nanosleep(&moment, NULL);
+    }
+    return 0;
+}
+
+static int audit_verify_read(struct audit_verify *v, int dir, uint64_t first, bool newest,
+                             struct err *err) {
     char name[AUDIT_LOG_NAME_SIZE], path[AUDIT_LOG_NAME_SIZE + 16];
     struct buf data;
     audit_log_segment_name(v->chain, first, name);
     snprintf(path, sizeof(path), AUDIT_LOG_DIR "/%s", name);
     buf_init(&data, AUDIT_LOG_SEGMENT_MAX);
-    int rc = fd_read_file(dir, name, &data, err);
+    int rc = audit_verify_load(dir, name, newest, &data, err);
     if (rc == 0)
         audit_verify_segment(v, path, data.data != NULL ? data.data : "", data.len);
     else if (err->kind == ERR_LIMIT)
@@ -267,7 +286,7 @@ int audit_verify_chain(struct audit_verify *v, int server_dir, const char *chain
         return -1;
     rc = 0;
     for (size_t i = 0; i < count && rc == 0; i++)
-        rc = audit_verify_read(v, dir, first[i], err);
+        rc = audit_verify_read(v, dir, first[i], i + 1 == count, err);
     free(first);
     if (rc == 0)
         audit_verify_end(v);

@@ -124,6 +124,7 @@ static int serve_block_signals(struct serve *v, struct err *err) {
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write(2), not the end */
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return err_sys(err, "blocking signals");
     v->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
