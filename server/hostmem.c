@@ -184,7 +184,9 @@ bool hostmem_fits(struct hostmem *m, uint64_t limit) {
     if (m == NULL || m->loop == NULL)
         return true;
     uint64_t part = hostmem_part(m, limit);
-    if (clock_mono_ns() - m->seen_ns > HOSTMEM_STALE_MS * CLOCK_NS_PER_MS)
+    /* A look takes longer than all the rest of a start, so it is put off where plenty was free. */
+    if (clock_mono_ns() - m->seen_ns > HOSTMEM_STALE_MS * CLOCK_NS_PER_MS &&
+        m->seen.available / HOSTMEM_PLENTY <= part + m->young)
         hostmem_refresh(m);
     bool fits = part <= m->budget && m->committed <= m->budget - part &&
                 part <= m->seen.available && m->young <= m->seen.available - part &&

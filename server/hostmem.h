@@ -17,7 +17,7 @@
  * never the server or the runner, and their ends say `memory_host`.
  *
  * The files in /proc are read at most every 100 ms, by a timer, while something waits or has just
- * started; at once only when the last look is more than a second ago. */
+ * started; at once only when the last look is more than a second ago and found little. */
 #pragma once
 
 #include <stdbool.h>
@@ -29,6 +29,7 @@
 #define HOSTMEM_LOOK_MS 100u
 #define HOSTMEM_STALE_MS 1000u
 #define HOSTMEM_YOUNG_MS 2000u
+#define HOSTMEM_PLENTY 8u            /* times what is asked for */
 #define HOSTMEM_OVERCOMMIT_AUTO 800u /* percent */
 #define HOSTMEM_OVERCOMMIT_GIVEN 100u
 #define HOSTMEM_PRESSURE_MAX 50u /* percent of the time in which something stood still for it */
