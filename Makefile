@@ -107,9 +107,10 @@ SAN_PROGRAMS := pinfold-server pinfold
 UNIT_PLAIN_DIRS := runner/jail runner/init
 
 # --------------------------------------------------------------------------------------------------
-# Flags. Variants: rel (programs), init (process 1 of a jail), san (sanitizers), fuzz (libFuzzer).
+# Flags. Variants: rel (programs), init (process 1 of a jail), san (sanitizers), tsan (threads),
+# fuzz (libFuzzer).
 
-VARIANTS := rel init san fuzz
+VARIANTS := rel init san tsan fuzz
 MACHINE := $(shell uname -m)
 WARN := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wformat=2 -Wvla \
     -Wconversion -Wsign-conversion -fno-common
@@ -137,6 +138,16 @@ CC_san = $(CC)
 SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=all
 CFLAGS_san := -O1 -fno-omit-frame-pointer -fPIE $(SANITIZE)
 LDFLAGS_san := -pie $(SANITIZE)
+
+# What has threads, under ThreadSanitizer as well.
+CC_tsan = $(CC)
+CFLAGS_tsan := -O1 -fno-omit-frame-pointer -fPIE -fsanitize=thread
+LDFLAGS_tsan := -pie -fsanitize=thread
+UNIT_THREADS := store work
+# They need no more than this, which saves a good part of a build.
+ONLY_tsan_server := store store_checkpoint store_health store_migrate store_sql work
+ONLY_tsan_server/api := text
+ONLY_tsan_runner/wire := cause
 
 CC_fuzz = $(CLANG)
 CFLAGS_fuzz := -O1 -fno-omit-frame-pointer -fsanitize=fuzzer-no-link,address,undefined \
@@ -304,10 +315,13 @@ endef
 unit_variant = $(if $(filter $(UNIT_PLAIN_DIRS),$(call module_dir,$(1))),rel,san)
 unit_rules = $(call test_rules,$(call unit_variant,$(1)),tests/unit/unit_$(1),$(strip \
     )$(B)/tests/unit-$(1),$(call module_dir,$(1)))
+tsan_rules = $(call test_rules,tsan,tests/unit/unit_$(1),$(B)/tests/tsan-$(1),$(strip \
+    )$(call module_dir,$(1)))
 replay_rules = $(call test_rules,san,tests/fuzz/fuzz_$(1),$(B)/tests/replay-$(1),$(strip \
     )$(call module_dir,$(1)),$(B)/san/obj/tests/fuzz/replay.o)
 fuzz_rules = $(call test_rules,fuzz,tests/fuzz/fuzz_$(1),$(B)/fuzz/$(1),$(call module_dir,$(1)))
 $(foreach m,$(UNITS),$(eval $(call unit_rules,$(m))))
+$(foreach m,$(UNIT_THREADS),$(eval $(call tsan_rules,$(m))))
 $(foreach m,$(FUZZERS),$(eval $(call replay_rules,$(m)))$(eval $(call fuzz_rules,$(m))))
 
 $(B)/san/obj/tests/fuzz/replay.o: tests/fuzz/replay.c $(B)/san/flags
@@ -318,7 +332,7 @@ $(B)/san/obj/tests/fuzz/replay.o: tests/fuzz/replay.c $(B)/san/flags
 $(eval $(call test_rules,rel,tests/fuzz/seeds,$(B)/tests/seeds,runner/wire))
 
 tests: $(UNITS:%=$(B)/tests/unit-%) $(FUZZERS:%=$(B)/tests/replay-%)
-tests: $(SAN_PROGRAMS:%=$(B)/san/%)
+tests: $(SAN_PROGRAMS:%=$(B)/san/%) $(UNIT_THREADS:%=$(B)/tests/tsan-%)
 fuzzers: $(FUZZERS:%=$(B)/fuzz/%)
 
 -include $(shell [ ! -d $(B) ] || find $(B) -path $(B)/deb -prune -o -type f -name '*.d' -print)

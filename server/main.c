@@ -8,6 +8,7 @@
  *   api_*.c   the handlers                        admit.c   what a request may have
  *   runs.c    queue, table, retention             run*.c    the life of one run
  *   link*.c   connections to the runner shards    answer.c  a run as JSON
+ *   store*.c  the database                        run_store*.c  runs in it
  *
  * What is pure and large (decoding a body of megabytes, encoding an answer) goes to work.c's
  * threads. The server never touches a jail: it hands descriptors to the runner and reads pipes. */

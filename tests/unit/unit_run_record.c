@@ -6,6 +6,7 @@
 #include "clock.h"
 #include "results.h"
 #include "runs.h"
+#include "str.h"
 #include "unit.h"
 
 struct place {
@@ -38,12 +39,12 @@ static struct run *make(struct place *p, bool over) {
     struct run *run = run_blank(&p->runs);
     assert_non_null(run);
     assert_int_equal(run_init_steps(run, 3), 0);
-    strcpy(run->id, "run_0123456789abcdefghijklmn");
-    strcpy(run->owner, "anna");
-    strcpy(run->image, "host");
-    strcpy(run->policy.name, "default");
+    str_copy(run->id, sizeof(run->id), "run_0123456789abcdefghijklmn");
+    str_copy(run->owner, sizeof(run->owner), "anna");
+    str_copy(run->image, sizeof(run->image), "host");
+    str_copy(run->policy.name, sizeof(run->policy.name), "default");
     memset(run->policy.sha256, 7, sizeof(run->policy.sha256));
-    strcpy(run->label, "make test");
+    str_copy(run->label, sizeof(run->label), "make test");
     memset(run->trace.id, 9, sizeof(run->trace.id));
     run->created_ms = 1700000000000;
     run->created_ns = 5000;
@@ -84,7 +85,7 @@ static struct run *make(struct place *p, bool over) {
     second->end.exit_code = -1;
     second->end.signal = 9;
     second->end.oom_kills = 2;
-    strcpy(second->end.path, "/x");
+    str_copy(second->end.path, sizeof(second->end.path), "/x");
     assert_int_equal(events_add(&run->events, EVENTS_STARTED, 0, NULL), 0);
     assert_int_equal(events_output(&run->events, EVENTS_STDOUT, 0, 0, 6000, NULL), 0);
     assert_int_equal(events_add(&run->events, EVENTS_END, 0, NULL), 0);
