@@ -38,6 +38,8 @@ def load():
 
 SANITIZED = (
     "smoke",
+    "trace",
+    "top",
     "api",
     "http",
     "stream",
