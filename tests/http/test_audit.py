@@ -1,5 +1,6 @@
 """The audit log: what is in it, what is never in it, and that no change of it stays hidden."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -202,49 +203,50 @@ def _(_pair):
          "size=256k,mode=700,uid=%d,gid=%d" % (owner.st_uid, owner.st_gid),
          clean.TEST_MOUNT + "audit", audit],
         check=True)
-    try:
-        with pair:
-            client = pair.client
-            check.ok(client.run(argv=["true"]))
-            with Box.make(client) as box:
-                running = client.submit(argv=["sleep", "2"])
-                client.wait_state(running, ("running",))
-                fill = os.path.join(audit, "fill")
-                with open(fill, "wb", buffering=0) as file:
-                    try:
-                        while True:
-                            file.write(b"x" * 512)
-                    except OSError:
-                        pass
-                    size = os.path.getsize(ledger.segments(pair.state)[-1])
-                    # What is left of the last page of the log is used up by refusals.
-                    check.eventually(lambda: client.send(argv=["true"]).status == 503, 10,
-                                     "runs are refused")
-                before = len(of(pair, type="accepted"))
-                refused = check.error(client.send(argv=["touch", "/tmp/x"]), 503, "audit")
-                check.holds(refused["message"], "audit log cannot be written", "the sentence")
-                check.error(box.send(argv=["true"]), 503, "audit")
-                check.error(box.write("/workspace/f", b"x"), 503, "audit")
-                check.error(client.post("/v1/sandboxes", {}), 503, "audit")
-                check.equal(pair.probe("/readyz"), 503, "/readyz")
-                check.equal(pair.probe("/healthz"), 200, "/healthz")
-                check.ok(client.wait_done(running))
-                check.equal(len(of(pair, type="accepted")), before, "records of accepted work")
-                os.unlink(fill)
-                check.eventually(lambda: client.send(argv=["true"]).status == 200, 3,
-                                 "runs are taken again")
-                check.equal(pair.probe("/readyz"), 200, "/readyz")
-                check.ok(box.run(argv=["true"]))
-                check.true(size > 0, "the log was empty")
-            types = [one["type"] for one in ledger.records(pair.state)]
-            check.true("recovered" in types, "no record says that it recovered: %s", types[-9:])
-            check.true(of(pair, type="ended", id=running),
-                       "the run that ended meanwhile has no record")
-            pair.stop()
-            code, text = ledger.tool("audit", "verify", state=pair.state)
-            check.equal(code, 0, "exit code of verify (%s)" % text)
-    finally:
-        subprocess.run(["umount", audit], check=False)
+    with contextlib.ExitStack() as stack:
+        stack.callback(pair.discard)
+        stack.callback(subprocess.run, ["umount", audit], check=False)
+        stack.callback(pair.stop)
+        pair.start()
+        client = pair.client
+        check.ok(client.run(argv=["true"]))
+        with Box.make(client) as box:
+            running = client.submit(argv=["sleep", "2"])
+            client.wait_state(running, ("running",))
+            fill = os.path.join(audit, "fill")
+            with open(fill, "wb", buffering=0) as file:
+                try:
+                    while True:
+                        file.write(b"x" * 512)
+                except OSError:
+                    pass
+                size = os.path.getsize(ledger.segments(pair.state)[-1])
+                # What is left of the last page of the log is used up by refusals.
+                check.eventually(lambda: client.send(argv=["true"]).status == 503, 10,
+                                 "runs are refused")
+            before = len(of(pair, type="accepted"))
+            refused = check.error(client.send(argv=["touch", "/tmp/x"]), 503, "audit")
+            check.holds(refused["message"], "audit log cannot be written", "the sentence")
+            check.error(box.send(argv=["true"]), 503, "audit")
+            check.error(box.write("/workspace/f", b"x"), 503, "audit")
+            check.error(client.post("/v1/sandboxes", {}), 503, "audit")
+            check.equal(pair.probe("/readyz"), 503, "/readyz")
+            check.equal(pair.probe("/healthz"), 200, "/healthz")
+            check.ok(client.wait_done(running))
+            check.equal(len(of(pair, type="accepted")), before, "records of accepted work")
+            os.unlink(fill)
+            check.eventually(lambda: client.send(argv=["true"]).status == 200, 3,
+                             "runs are taken again")
+            check.equal(pair.probe("/readyz"), 200, "/readyz")
+            check.ok(box.run(argv=["true"]))
+            check.true(size > 0, "the log was empty")
+        types = [one["type"] for one in ledger.records(pair.state)]
+        check.true("recovered" in types, "no record says that it recovered: %s", types[-9:])
+        check.true(of(pair, type="ended", id=running),
+                   "the run that ended meanwhile has no record")
+        pair.stop()
+        code, text = ledger.tool("audit", "verify", state=pair.state)
+        check.equal(code, 0, "exit code of verify (%s)" % text)
 
 
 @test("a server that was killed in the middle of a record repairs the log and says so",
