@@ -239,11 +239,11 @@ def compare(pinfold, rng, count, where):
         gone = missing(calls, verdict)
         if gone:
             lost.append((case, gone))
-    report(1, understood * 10 >= count * 9, f"of {count} commands that are right {understood} are understood")
+    report(1, understood * 5 >= count * 4, f"of {count} commands that are right {understood} are understood")
     report(2, not wrong, f"bash accepts what is understood ({refused} of the changed ones are)", wrong)
     report(3, not lost and ran > count, f"the {ran} commands that bash ran were all seen", lost)
     print("1..3")
-    return 0 if understood * 10 >= count * 9 and not wrong and not lost and ran > count else 1
+    return 0 if understood * 5 >= count * 4 and not wrong and not lost and ran > count else 1
 
 
 def report(number, ok, name, cases=()):
