@@ -19,8 +19,8 @@ static void api_snapshots_reply(struct http_req *req, int status, const struct s
     api_reply_buf(req, status, "application/json", &out, json_out_end(&j, NULL));
 }
 
-/* "run_…@5" -> the key of that step's snapshot, or NULL. */
-static const char *api_snapshots_of_step(struct server *s, const char *user, const char *ref) {
+/* "run_…@5" -> that step's snapshot, or NULL. The run itself may lie in the store only. */
+static struct snapshot *api_snapshots_of_step(struct server *s, const char *ref) {
     char id[RUN_ID_SIZE];
     uint64_t step = 0;
     const char *at = strchr(ref, '@');
@@ -29,17 +29,14 @@ static const char *api_snapshots_of_step(struct server *s, const char *user, con
         return NULL;
     memcpy(id, ref, (size_t)(at - ref));
     id[at - ref] = '\0';
-    const struct run *run = runs_find(&s->runs, id);
-    if (run == NULL || strcmp(run->owner, user) != 0)
-        return NULL;
-    return run_keep_key(run, (size_t)step);
+    return snapshots_of_step(&s->snapshots, id, (uint32_t)step);
 }
 
 struct snapshot *api_snapshots_named(struct server *s, const char *user, const char *ref,
                                      const char *field, struct api_error *error) {
     bool step = strncmp(ref, "run_", 4) == 0;
-    const char *key = step ? api_snapshots_of_step(s, user, ref) : ref;
-    struct snapshot *snap = key != NULL ? snapshots_find(&s->snapshots, key) : NULL;
+    struct snapshot *snap =
+        step ? api_snapshots_of_step(s, ref) : snapshots_find(&s->snapshots, ref);
     if (snap == NULL || snap->step != step || strcmp(snap->owner, user) != 0) {
         api_error_set(error, 404, "not_found", field,
                       step ? "There is no such run, or it has kept no such step."

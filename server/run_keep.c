@@ -166,6 +166,7 @@ static void run_keep_add(struct run *run, const struct wire_done *done) {
     struct snapshot info;
     run_keep_owner(run, &info);
     info.step = true;
+    info.step_index = (uint32_t)run->current;
     memcpy(info.id, k->pending, sizeof(info.id));
     str_copy(info.shard, sizeof(info.shard), k->shard);
     str_copy(info.image, sizeof(info.image), run->image);

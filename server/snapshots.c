@@ -154,6 +154,13 @@ void snapshots_remove(struct snapshots *s, struct snapshot *snap) {
     snapshots_forget(s, snap); /* a shard that is away hears of it when it is back */
 }
 
+struct snapshot *snapshots_of_step(const struct snapshots *s, const char *run, uint32_t index) {
+    struct snapshot *x = s->newest;
+    while (x != NULL && (!x->step || x->step_index != index || strcmp(x->source, run) != 0))
+        x = x->older;
+    return x;
+}
+
 void snapshots_remove_steps(struct snapshots *s, const char *run) {
     struct snapshot *newer;
     for (struct snapshot *x = s->oldest; x != NULL; x = newer) {

@@ -27,8 +27,9 @@ struct snapshot {
     char image[WIRE_NAME_MAX], policy[WIRE_NAME_MAX];
     char source[SANDBOX_ID_SIZE]; /* of what: a sandbox or a run */
     char name[SANDBOX_REQUEST_NAME_MAX + 1];
-    uint32_t disk; /* enum wire_disk */
-    bool step;     /* of a run: known by the run alone, and not written down */
+    uint32_t disk;       /* enum wire_disk */
+    bool step;           /* of a run: known by the run alone, and not written down */
+    uint32_t step_index; /* of the step that it was made before */
     uint64_t bytes, files, added_bytes;
     uint64_t created_ms;
 
@@ -79,6 +80,8 @@ struct snapshot *snapshots_add(struct snapshots *s, const struct snapshot *info,
 struct snapshot *snapshots_find(const struct snapshots *s, const char *id);
 /* Forgets it here and at the runner. */
 void snapshots_remove(struct snapshots *s, struct snapshot *snap);
+/* What a run has kept of the state before a step; NULL = nothing. */
+struct snapshot *snapshots_of_step(const struct snapshots *s, const char *run, uint32_t index);
 /* All that a run has kept of its steps. */
 void snapshots_remove_steps(struct snapshots *s, const char *run);
 

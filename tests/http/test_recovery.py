@@ -460,10 +460,14 @@ def _(_):
 
 @test("results are kept up to a bound, the oldest go first", own=True, deadline=30)
 def _(_):
-    with harness.Pair(slots=2, warm=1, server_args=["--results", "5"]) as pair:
+    with harness.Pair(slots=2, warm=1, server_args=["--keep-runs", "5"]) as pair:
         made = [check.ok(pair.client.run(argv=["true"]))["id"] for _ in range(12)]
-        seen = [pair.client.get("/v1/runs/" + run).status for run in made]
-        check.equal(seen, [404] * 7 + [200] * 5, "status of the runs, oldest first")
+
+        def seen():
+            return [pair.client.get("/v1/runs/" + run).status for run in made]
+
+        check.eventually(lambda: seen() == [404] * 7 + [200] * 5, 3,
+                         lambda: "status of the runs, oldest first: %r" % seen())
         check.equal(
             [r["id"] for r in pair.client.get("/v1/runs").json()["runs"]], made[:6:-1], "the list"
         )

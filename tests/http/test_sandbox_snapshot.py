@@ -389,7 +389,7 @@ def _(pair):
 
 @test("what a run keeps goes with the run", deadline=40, own=True, alone=True)
 def _(_):
-    with harness.Pair(slots=8, warm=2, server_args=["--results", "2"]) as pair:
+    with harness.Pair(slots=8, warm=2, server_args=["--results", "2", "--keep-runs", "4"]) as pair:
         pair.warm_up()
         steps = [{"sh": "head -c 20000000 /dev/zero > f$RANDOM"}] * 3
         check.ok(pair.client.run(argv=["true"]))
@@ -400,6 +400,12 @@ def _(_):
             check.equal(box.text("ls f* | wc -l"), "2\n", "files before the last step")
         for _ in range(3):
             check.ok(pair.client.run(argv=["true"]))
+        # It is in the store only, and what it kept is there still.
+        with Box.make(pair.client, **{"from": run["id"] + "@2"}) as box:
+            check.equal(box.text("ls f* | wc -l"), "2\n", "files before the last step")
+        for _ in range(3):
+            check.ok(pair.client.run(argv=["true"]))
+        check.eventually(lambda: pair.client.get("/v1/runs/" + run["id"]).status == 404, 3, "it goes")
         check.error(create(pair.client, **{"from": run["id"] + "@2"}), 404, field="/from")
         check.eventually(lambda: shmem_kb() - before < 8000, 3,
                          lambda: "memory is back: %d kB are not" % (shmem_kb() - before))
