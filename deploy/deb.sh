@@ -7,12 +7,13 @@ cd "$(dirname "$0")/.."
 build=$1
 version=${2:-$("$build/pinfold-server" --version | cut -d ' ' -f 2)}
 arch=$(dpkg --print-architecture)
-work=$build/deb/work
+mkdir -p "$build/deb"
+work=$(mktemp -d "$build/deb/work.XXXXXX")
+trap 'rm -rf -- "$work"' EXIT
 root=$work/pinfold
 deb=$build/deb/pinfold_${version}_$arch.deb
 umask 022
 
-rm -rf -- "$work"
 mkdir -p "$root/DEBIAN" "$work/debian"
 DESTDIR=$root PREFIX=/usr SYSCONFDIR=/etc deploy/install.sh "$build"
 
@@ -59,5 +60,4 @@ install -m 0755 deploy/debian/postinst deploy/debian/prerm deploy/debian/postrm 
     xargs -0 md5sum) >"$root/DEBIAN/md5sums"
 
 dpkg-deb --root-owner-group -Zxz --build "$root" "$deb" >/dev/null
-rm -rf -- "$work"
 echo "$deb"
