@@ -7,6 +7,7 @@
 #include "client_cmd.h"
 #include "exec_options.h"
 #include "exec_outcome.h"
+#include "exec_project.h"
 #include "sandbox_api.h"
 #include "sandbox_cmd.h"
 #include "say.h"
@@ -115,6 +116,19 @@ static int exec_cmd_begin(struct exec_cmd *c, struct err *err) {
     return o->background ? exec_cmd_background(c, err) : exec_cmd_follow(c, err);
 }
 
+static int exec_cmd_in_project(void *arg) {
+    struct err err = {0};
+
+    return exec_cmd_begin(arg, &err);
+}
+
+static void exec_cmd_clean(struct exec_cmd *c) {
+    exec_stream_done(&c->stream);
+    exec_body_done(&c->body);
+    target_done(&c->target);
+    intr_end(&c->intr);
+}
+
 static int exec_cmd_main(bool operand, int argc, char **argv) {
     struct exec_cmd c = {.intr = INTR_NONE, .tty = TTY_NONE, .body = {.input = -1}};
     const char *name = operand ? "sandbox exec" : "exec";
@@ -132,20 +146,16 @@ static int exec_cmd_main(bool operand, int argc, char **argv) {
     if (c.options.sandbox == NULL)
         c.options.sandbox = getenv("PINFOLD_SANDBOX");
     if (c.options.sandbox == NULL || *c.options.sandbox == '\0') {
-        say_line(
-            "exec: in which sandbox? Give --sandbox ID or set PINFOLD_SANDBOX; pinfold sandbox "
-            "create makes one");
-        return CLIENT_EXIT_TROUBLE;
+        code = exec_project(&c.options, exec_cmd_in_project, &c);
+        exec_cmd_clean(&c);
+        return code;
     }
     if (sandbox_api_check(c.options.sandbox, "a sandbox", &err) < 0) {
         say_line("exec: %s", err.text);
         return CLIENT_EXIT_TROUBLE;
     }
     code = exec_cmd_begin(&c, &err);
-    exec_stream_done(&c.stream);
-    exec_body_done(&c.body);
-    target_done(&c.target);
-    intr_end(&c.intr);
+    exec_cmd_clean(&c);
     return code;
 }
 

@@ -5,7 +5,8 @@
 #include "body_parts.h"
 #include "str.h"
 
-#define EXEC_FIXED_OPTIONS 11
+#define EXEC_FIXED_OPTIONS 15
+#define EXEC_WORKSPACE_OPTIONS 4
 
 struct exec_table {
     struct opt rows[EXEC_FIXED_OPTIONS + LIMIT_OPTIONS_MAX + 1];
@@ -14,7 +15,12 @@ struct exec_table {
 static void exec_table_init(struct exec_table *t, bool operand, struct exec_options *o) {
     const struct opt fixed[EXEC_FIXED_OPTIONS] = {
         {"sandbox", 's', "ID", OPT_STRING, &o->sandbox, 0, 0,
-         "where it runs (default: PINFOLD_SANDBOX)"},
+         "run there, and leave the workspace alone (default: PINFOLD_SANDBOX)"},
+        {"workspace", 'w', "DIR", OPT_STRING, &o->workspace, 0, 0,
+         "the workspace (from here upwards, what holds .pinfold or .git; else this directory)"},
+        {"rules", 0, "FILE", OPT_STRING, &o->rules, 0, 0, "permissions instead of your own"},
+        {"policy", 0, "NAME", OPT_STRING, &o->policy, 0, 0, "of a sandbox that is made"},
+        {"image", 0, "NAME", OPT_STRING, &o->image, 0, 0, "of a sandbox that is made"},
         {"sh", 'c', "LINE", OPT_STRING, &o->shell, 0, 0, "run LINE with a shell"},
         {"env", 'e', "K=V", OPT_LIST, &o->env, 0, 0, "set a variable; yours are not passed on"},
         {"cwd", 0, "DIR", OPT_STRING, &o->cwd, 0, 0, "start there (default: /workspace)"},
@@ -30,7 +36,7 @@ static void exec_table_init(struct exec_table *t, bool operand, struct exec_opti
         {"json", 0, NULL, OPT_FLAG, &o->json, 0, 0, "print the answer as JSON, and no output"},
         {0},
     };
-    size_t skip = operand ? 1 : 0, n = EXEC_FIXED_OPTIONS - 1 - skip;
+    size_t skip = operand ? 1 + EXEC_WORKSPACE_OPTIONS : 0, n = EXEC_FIXED_OPTIONS - 1 - skip;
 
     memset(t->rows, 0, sizeof(t->rows));
     memcpy(t->rows, fixed + skip, n * sizeof(fixed[0]));
@@ -47,6 +53,10 @@ static int exec_options_check(struct exec_options *o, struct err *err) {
     if (o->id != NULL && !str_is_name(o->id))
         return err_set(err, ERR_INVALID, 0,
                        "option --id: expected letters, digits, '_', '-' and '.'");
+    if (o->sandbox != NULL &&
+        (o->workspace != NULL || o->rules != NULL || o->policy != NULL || o->image != NULL))
+        return err_set(err, ERR_INVALID, 0,
+                       "--workspace, --rules, --policy and --image do not go with --sandbox");
     if (o->tty && o->background)
         return err_set(err, ERR_INVALID, 0, "only one of --tty and --background is possible");
     if (o->tty && o->json)
@@ -101,14 +111,23 @@ void exec_options_help(bool operand, FILE *out) {
     opt_help(out,
              operand ? "pinfold sandbox exec ID [options] -- COMMAND [ARG…]\n"
                        "pinfold sandbox exec ID [options] -c 'SHELL LINE'"
-                     : "pinfold exec [--sandbox ID] [options] -- COMMAND [ARG…]\n"
-                       "pinfold exec [--sandbox ID] [options] -c 'SHELL LINE'",
-             "Runs a command in a sandbox, beside whatever runs there already. Its output appears\n"
-             "here as it comes, also across a lost connection or a restart of the server.",
+                     : "pinfold exec [options] -- COMMAND [ARG…]\n"
+                       "pinfold exec [options] -c 'SHELL LINE'",
+             operand
+                 ? "Runs a command in a sandbox, beside whatever runs there already. Its output\n"
+                   "appears here as it comes, also across a lost connection or a restart of the\n"
+                   "server."
+                 : "Runs a command on the files of this workspace, but not on this machine: your\n"
+                   "rules judge it (pinfold permission), the files go to the workspace's sandbox\n"
+                   "(never what a rule keeps from reading, nor what .gitignore and\n"
+                   ".pinfoldignore name), it runs there, and what it changed comes back as far as\n"
+                   "your rules let it, through the undo journal (pinfold log, pinfold undo).\n"
+                   "With --sandbox it runs in that sandbox, and no file moves.",
              table.rows);
     fprintf(
         out,
         "\nExamples:\n"
+        "%3$s"
         "  id=$(pinfold sandbox create)\n"
         "  pinfold %1$s -c 'echo hi > note; ls'\n"
         "  tar c src | pinfold %1$s --stdin - -- tar x\n"
@@ -121,5 +140,11 @@ void exec_options_help(bool operand, FILE *out) {
         "--tty it is a key like any other).\n"
         "One sentence on stderr says why whenever the program did not simply return.\n"
         "\nEnvironment: PINFOLD_URL (default http://127.0.0.1:7070), PINFOLD_TOKEN%2$s.\n",
-        operand ? "sandbox exec $id" : "exec -s $id", operand ? "" : ", PINFOLD_SANDBOX");
+        operand ? "sandbox exec $id" : "exec -s $id", operand ? "" : ", PINFOLD_SANDBOX",
+        operand ? "" : "  pinfold exec -- make test\n  pinfold exec -c 'npm ci && npm test'\n");
+    if (!operand)
+        fputs(
+            "In a workspace: 126 when the rules deny the command, or, though it ended well, what\n"
+            "it changed.\n",
+            out);
 }

@@ -14,6 +14,8 @@ struct exec_options {
     const char *cwd;
     const char *input; /* --stdin: a file's name or "-" */
     const char *id;    /* --id */
+    /* Of the workspace form, NULL = not given. */
+    const char *workspace, *rules, *policy, *image;
     struct opt_list env;
     struct limit_options limits;
     bool tty, background, merge_stderr, json;
