@@ -61,7 +61,7 @@ PACKAGES_lint := clang-format-14 python3
 
 DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/init \
     server/api server agent-client/verify agent-client/model agent-client/permission \
-    agent-client/workspace agent-client/undo agent-client tests/bench
+    agent-client/workspace agent-client/undo agent-client/agent agent-client tests/bench
 
 INC_runner/base :=
 INC_runner/wire := runner/base
@@ -76,8 +76,9 @@ INC_agent-client/model := runner/base
 INC_agent-client/permission := runner/base
 INC_agent-client/workspace := runner/base
 INC_agent-client/undo := runner/base
+INC_agent-client/agent := agent-client/model runner/base
 INC_agent-client := agent-client/verify agent-client/model agent-client/permission \
-    agent-client/workspace agent-client/undo server/api runner/wire runner/base
+    agent-client/workspace agent-client/undo agent-client/agent server/api runner/wire runner/base
 INC_tests/bench := agent-client/permission runner/base
 
 # Libraries by pkg-config name, per directory that calls them.
@@ -88,6 +89,7 @@ PKG_server := libmicrohttpd gnutls libarchive libsodium libcap sqlite3
 PKG_agent-client/model := jansson libcurl
 PKG_agent-client/workspace := libsodium
 PKG_agent-client/undo := libsodium
+PKG_agent-client/agent := jansson libsodium
 PKG_agent-client/verify := jansson expat libpcre2-8 libsodium
 PKG_agent-client/permission := libsodium
 PKG_agent-client := libcurl libsodium libarchive
