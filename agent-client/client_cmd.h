@@ -27,6 +27,8 @@ extern const struct client_cmd sandbox_cmd;
 extern const struct client_cmd exec_cmd;
 extern const struct client_cmd cp_cmd;
 extern const struct client_cmd shell_cmd;
+extern const struct client_cmd agent_cmd;
+extern const struct client_cmd journal_cmd;
 extern const struct client_cmd verify_cmd;
 extern const struct client_cmd policies_cmd;
 extern const struct client_cmd permission_cmd;

@@ -14,6 +14,7 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "err.h"
 #include "perm_files.h"
@@ -34,6 +35,9 @@ struct project_options {
     bool headless;              /* nobody can be asked */
     /* Asks a person; false = no. NULL with headless. */
     bool (*confirm)(void *arg, const char *question);
+    /* Beside the rules: may this path be changed here? false with a sentence in why[size]. NULL =
+     * the rules decide alone. */
+    bool (*may_write)(void *arg, const char *path, char *why, size_t size);
     /* A line for people while something takes long, or went otherwise than expected. May be NULL.
      */
     void (*note)(void *arg, const char *text);
@@ -80,7 +84,12 @@ int project_open(struct project *p, const struct project_options *options, struc
                  const char *url, struct err *err);
 void project_close(struct project *p); /* zeroed allowed */
 
+/* Takes a new picture of the workspace: p->tree. */
+int project_look(struct project *p, struct err *err);
 int project_push(struct project *p, struct err *err);
+/* As project_push(), whatever is known; and nothing that is not here stays there, but for what
+ * ignore files name: the sandbox then has exactly this tree. */
+int project_push_exact(struct project *p, struct err *err);
 /* `label` and `by` are for the journal (undo.h). The caller owns *report, also after -1. */
 struct project_pull {
     const char *label, *by, *session;
@@ -91,6 +100,9 @@ void project_report_done(struct project_report *report);
 
 /* project_box.c: the sandbox of the workspace exists, or is made. */
 int project_box(struct project *p, struct err *err);
+/* A copy of the sandbox, without its processes: its id. */
+int project_box_fork(struct project *p, char id[PROJECT_SANDBOX_MAX], struct err *err);
+int project_box_delete(struct project *p, const char *id, struct err *err);
 /* Removes it from the server and forgets it. */
 int project_box_drop(struct project *p, struct err *err);
 /* Writes down what is known for the next time. */
@@ -99,6 +111,17 @@ int project_save(const struct project *p, struct err *err);
 /* project_pull.c: adds a problem; texts are copied. */
 void project_problem(struct project_report *report, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* project_pull.c: calls `each` for every path that differs in the sandbox from what was sent. */
+struct project_pull_entry {
+    char path[WS_TREE_PATH_MAX], target[WS_TREE_PATH_MAX];
+    bool deleted;
+    const char *type; /* "file", "directory", "symlink", … */
+    uint32_t mode;
+};
+int project_pull_each(struct project *p,
+                      int (*each)(void *arg, const struct project_pull_entry *entry,
+                                  struct err *err),
+                      void *arg, struct err *err);
 /* "/v1/sandboxes/ID/files/workspace/PATH?query" */
 int project_file_url(const struct project *p, const char *path, const char *query, char *dst,
                      size_t size, struct err *err);

@@ -77,12 +77,27 @@ int project_box(struct project *p, struct err *err) {
     return project_box_make(p, err);
 }
 
-int project_box_drop(struct project *p, struct err *err) {
+int project_box_fork(struct project *p, char id[PROJECT_SANDBOX_MAX], struct err *err) {
+    char path[160];
+    if (sandbox_api_path(path, sizeof(path), p->sandbox, "/fork", err) < 0)
+        return -1;
+    json_t *answer = sandbox_api_call(p->rest, "POST", path, json_pack("{s:i}", "count", 1), err);
+    const json_t *list = json_object_get(answer, "sandboxes");
+    const char *text = json_string_value(json_object_get(json_array_get(list, 0), "id"));
+    int rc = answer == NULL ? -1 : 0;
+    if (rc == 0 && (text == NULL || strlen(text) >= PROJECT_SANDBOX_MAX ||
+                    sandbox_api_check(text, "a sandbox", err) < 0))
+        rc = err_set(err, ERR_PROTOCOL, 0, "the server's answer names no copy of the sandbox");
+    if (rc == 0)
+        memcpy(id, text, strlen(text) + 1);
+    json_decref(answer);
+    return rc;
+}
+
+int project_box_delete(struct project *p, const char *id, struct err *err) {
     char path[160];
     struct err why = {0};
-    if (p->sandbox[0] == '\0')
-        return 0;
-    if (sandbox_api_path(path, sizeof(path), p->sandbox, "", err) < 0)
+    if (sandbox_api_path(path, sizeof(path), id, "", err) < 0)
         return -1;
     json_t *answer = sandbox_api_call(p->rest, "DELETE", path, NULL, &why);
     json_decref(answer);
@@ -90,6 +105,14 @@ int project_box_drop(struct project *p, struct err *err) {
         *err = why;
         return -1;
     }
+    return 0;
+}
+
+int project_box_drop(struct project *p, struct err *err) {
+    if (p->sandbox[0] == '\0')
+        return 0;
+    if (project_box_delete(p, p->sandbox, err) < 0)
+        return -1;
     p->sandbox[0] = '\0';
     p->synced = false;
     return project_save(p, err);

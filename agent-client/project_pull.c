@@ -65,12 +65,6 @@ void project_report_done(struct project_report *report) {
 }
 
 /* What the server says of one path. */
-struct project_pull_entry {
-    char path[WS_TREE_PATH_MAX], target[WS_TREE_PATH_MAX];
-    bool deleted;
-    const char *type;
-    uint32_t mode;
-};
 
 static int project_pull_text(const json_t *entry, const char *key, char *dst, size_t size) {
     char name[32];
@@ -303,23 +297,10 @@ static int project_pull_add(struct project_pull_job *job, const struct project_p
     return 0;
 }
 
-static int project_pull_entries(struct project_pull_job *job, const json_t *entries,
-                                struct err *err) {
-    size_t i;
-    json_t *one;
-    struct project_pull_entry *e = malloc(sizeof(*e));
-    int rc = e == NULL ? err_set(err, ERR_SYSTEM, ENOMEM, "out of memory") : 0;
-    json_array_foreach((json_t *)(uintptr_t)entries, i, one) {
-        bool asks = false;
-        if (rc < 0)
-            break;
-        if (project_pull_read(one, e) < 0)
-            rc = err_set(err, ERR_PROTOCOL, 0, "the server tells of a change that is none");
-        else if (project_pull_may(job, e, &asks))
-            rc = project_pull_add(job, e, asks, err);
-    }
-    free(e);
-    return rc;
+static int project_pull_one(void *arg, const struct project_pull_entry *e, struct err *err) {
+    struct project_pull_job *job = arg;
+    bool asks = false;
+    return project_pull_may(job, e, &asks) ? project_pull_add(job, e, asks, err) : 0;
 }
 
 /* One question for all that no rule allows. */
@@ -419,26 +400,63 @@ static int project_pull_apply(struct project_pull_job *job, const struct project
     return 0;
 }
 
-static json_t *project_pull_list(struct project *p, struct err *err) {
+int project_pull_each(struct project *p,
+                      int (*each)(void *arg, const struct project_pull_entry *entry,
+                                  struct err *err),
+                      void *arg, struct err *err) {
     char path[200];
-    if (sandbox_api_path(path, sizeof(path), p->sandbox,
-                         "/changes?contents=false&root=" PROJECT_ROOT_IN_SANDBOX, err) < 0)
-        return NULL;
-    return rest_get_json(p->rest, path, PROJECT_PULL_ANSWER_MAX, err);
+    size_t i;
+    json_t *one, *answer = NULL;
+    struct project_pull_entry *e = malloc(sizeof(*e));
+    int rc = e == NULL
+                 ? err_set(err, ERR_SYSTEM, ENOMEM, "out of memory")
+                 : sandbox_api_path(path, sizeof(path), p->sandbox,
+                                    "/changes?contents=false&root=" PROJECT_ROOT_IN_SANDBOX, err);
+    if (rc == 0) {
+        answer = rest_get_json(p->rest, path, PROJECT_PULL_ANSWER_MAX, err);
+        rc = answer == NULL ? -1 : 0;
+    }
+    json_array_foreach(json_object_get(answer, "entries"), i, one) {
+        if (rc == 0 && project_pull_read(one, e) < 0)
+            rc = err_set(err, ERR_PROTOCOL, 0, "the server tells of a change that is none");
+        if (rc == 0)
+            rc = each(arg, e, err);
+        if (rc < 0)
+            break;
+    }
+    json_decref(answer);
+    free(e);
+    return rc;
+}
+
+/* The sandbox has what we have, so the next command need not send it again; unless something was
+ * kept away: then it is brought back to what is here. */
+static int project_pull_settle(struct project *p, const struct project_report *report,
+                               struct err *err) {
+    if (report->denied > 0 || report->conflicts > 0) {
+        p->synced = false;
+        return project_save(p, err);
+    }
+    if (report->id[0] == '\0')
+        return 0;
+    if (project_look(p, err) < 0 ||
+        ws_cache_save(p->state, "sent.cache", &p->tree, p->rules.digest, err) < 0)
+        return -1;
+    ws_tree_digest(&p->tree, p->sent);
+    return project_save(p, err);
 }
 
 int project_pull(struct project *p, const struct project_pull *what, struct project_report *report,
                  struct err *err) {
     struct project_pull_job job = {.p = p, .report = report, .spool = -1};
     memset(report, 0, sizeof(*report));
-    json_t *answer = project_pull_list(p, err);
-    int rc =
-        answer == NULL ? -1 : project_pull_entries(&job, json_object_get(answer, "entries"), err);
+    int rc = project_pull_each(p, project_pull_one, &job, err);
     if (rc == 0) {
         project_pull_ask(&job);
         rc = project_pull_apply(&job, what, err);
     }
-    json_decref(answer);
+    if (rc == 0)
+        rc = project_pull_settle(p, report, err);
     for (size_t i = 0; i < job.count; i++) {
         free(job.paths[i]);
         free(job.targets[i]);

@@ -23,7 +23,7 @@ static bool project_push_may_send(void *arg, const char *path) {
     return perm_judge_path(&p->perm, RULE_READ, path)->verdict != RULE_DENY;
 }
 
-static int project_push_look(struct project *p, struct err *err) {
+int project_look(struct project *p, struct err *err) {
     struct ws_tree before;
     unsigned char policy[WS_TREE_HASH] = {0};
     bool known = ws_cache_load(p->state, PROJECT_PUSH_CACHE, &before, policy, NULL) == 0;
@@ -252,7 +252,7 @@ int project_push(struct project *p, struct err *err) {
     bool known = ws_cache_load(p->state, "sent.cache", &last, policy, NULL) == 0;
     int rc = project_box(p, err);
     if (rc == 0)
-        rc = project_push_look(p, err);
+        rc = project_look(p, err);
     if (rc == 0) {
         ws_tree_digest(&p->tree, digest);
         if (p->synced && memcmp(digest, p->sent, sizeof(digest)) == 0)
@@ -274,5 +274,45 @@ int project_push(struct project *p, struct err *err) {
 out:
     if (known)
         ws_tree_done(&last);
+    return rc;
+}
+
+/* What is there beside what was sent. In order: a directory before what is in it. */
+struct project_push_extra {
+    struct project *p;
+    char last[WS_TREE_PATH_MAX];
+};
+
+static int project_push_extra(void *arg, const struct project_pull_entry *e, struct err *err) {
+    struct project_push_extra *x = arg;
+    size_t n = strlen(x->last);
+    if (e->deleted ||
+        ws_ignore_covers(&x->p->tree.ignore, e->path, strcmp(e->type, "directory") == 0) ||
+        (n > 0 && strncmp(e->path, x->last, n) == 0 && e->path[n] == '/'))
+        return 0;
+    memcpy(x->last, e->path, strlen(e->path) + 1);
+    return project_push_remove(x->p, e->path, err);
+}
+
+static int project_push_differs(void *arg, const struct project_pull_entry *e, struct err *err) {
+    const struct project *p = arg;
+    if (ws_ignore_covers(&p->tree.ignore, e->path, strcmp(e->type, "directory") == 0))
+        return 0;
+    return err_set(err, ERR_STATE, 0, "%s in the sandbox cannot be brought to what it is here",
+                   e->path);
+}
+
+int project_push_exact(struct project *p, struct err *err) {
+    struct project_push_extra *x = calloc(1, sizeof(*x));
+    int rc = x == NULL ? err_set(err, ERR_SYSTEM, 0, "out of memory") : project_look(p, err);
+    if (rc == 0) {
+        x->p = p;
+        rc = project_push_send(p, err);
+    }
+    if (rc == 0)
+        rc = project_pull_each(p, project_push_extra, x, err);
+    if (rc == 0)
+        rc = project_pull_each(p, project_push_differs, p, err);
+    free(x);
     return rc;
 }

@@ -1,0 +1,158 @@
+/* `pinfold agent`: a loop that reads, edits and runs until a verifier says that it is done.
+ *
+ * The model proposes; code decides: every call passes the rules, every change the undo journal,
+ * every command the workspace's sandbox. "done" is a call whose answer is the verifier's verdict,
+ * on exactly the tree that is handed over, in a copy of the sandbox in which nothing else runs. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "agent_context.h"
+#include "agent_ledger.h"
+#include "agent_stuck.h"
+#include "intr.h"
+#include "model.h"
+#include "opt.h"
+#include "project.h"
+
+#define AGENT_SESSION_SIZE 32
+#define AGENT_TOOLS_MAX 12u
+#define AGENT_OUTPUTS 32u /* of which the model can ask for more */
+
+enum agent_exit {
+    AGENT_VERIFIED = 0,
+    AGENT_NOT_VERIFIED = 1,
+    AGENT_USAGE = 2,
+    AGENT_DENIED = 3,
+    AGENT_BUDGET = 4,
+    AGENT_MODEL = 5,
+    AGENT_UNREACHABLE = 6,
+    AGENT_STUCK = 7,
+    AGENT_CONTEXT = 8,
+    AGENT_CANCELLED = 130,
+};
+
+struct agent_options {
+    const char *task, *verify;
+    const char *model_url, *model, *protocol, *key, *ca;
+    const char *workspace, *rules, *policy, *image;
+    const char *resume, *prices;
+    uint64_t max_iters, context, answer, wall_ms, step_ms;
+    uint64_t budget_micro, budget_tokens; /* UINT64_MAX = none */
+    struct opt_list protect;
+    bool json, tests_first, allow_tests, yes_model;
+};
+
+/* One command's end, in the sandbox. */
+struct agent_outcome {
+    char cause[32];
+    int exit_code; /* -1 = it has none */
+    uint64_t wall_ms;
+    struct buf output; /* both streams, in order */
+    bool ok;
+};
+
+/* What a verifier said of a tree. */
+struct agent_verdict {
+    bool ran, pass;
+    char tree[2 * WS_TREE_HASH + 1]; /* digest */
+    char output[65];                 /* SHA-256 of its output */
+    char cause[32];
+    int exit_code;
+    bool counted; /* the numbers below were found in its output */
+    uint64_t passed, failed, skipped;
+    char why[300]; /* one sentence */
+};
+
+struct agent {
+    struct agent_options o;
+    struct target target;
+    struct rest_hooks hooks;
+    struct rest *rest;
+    struct project project;
+    struct model *model;
+    bool local; /* the model runs on this machine */
+    struct intr intr;
+    bool cancelled;
+    int dir; /* STATE/pinfold/agent; owned */
+    char session[AGENT_SESSION_SIZE];
+    const char *parent; /* session of the agent that started us; NULL = none */
+
+    struct agent_context context;
+    struct agent_stuck stuck;
+    struct agent_prices prices;
+    struct model_tool tools[AGENT_TOOLS_MAX];
+    size_t tool_count;
+    char *todo;                   /* owned */
+    char *outputs[AGENT_OUTPUTS]; /* owned; a ring */
+    size_t output_count;
+    char **protected; /* owned; sorted */
+    size_t protected_count;
+
+    uint64_t begun_ms, iterations, micro_usd, tokens;
+    bool priceless; /* a request had no price */
+    struct agent_verdict baseline, last;
+    size_t changes; /* journal entries of this session */
+    char summary[500];
+    enum agent_exit code;
+    bool over;
+    char why[400]; /* how it ended, one sentence */
+};
+
+/* agent_cmd.c sets it up; agent_loop.c */
+void agent_loop(struct agent *a);
+/* The loop ends after this. */
+void agent_end(struct agent *a, enum agent_exit code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* agent_tool.c: what the model may call. */
+int agent_tool_make(struct model_tool tools[AGENT_TOOLS_MAX], size_t *count, struct err *err);
+void agent_tool_unmake(struct model_tool *tools, size_t count);
+/* Executes a call; appends its result to `out`. true: it failed, from the model's point of view. */
+bool agent_tool_call(struct agent *a, const struct model_call *call, struct buf *out);
+
+/* agent_files.c */
+bool agent_files_list(struct agent *a, const json_t *arguments, struct buf *out);
+bool agent_files_read(struct agent *a, const json_t *arguments, struct buf *out);
+bool agent_files_search(struct agent *a, const json_t *arguments, struct buf *out);
+bool agent_files_edit(struct agent *a, const json_t *arguments, struct buf *out);
+bool agent_files_write(struct agent *a, const json_t *arguments, struct buf *out);
+
+/* agent_run.c */
+bool agent_run(struct agent *a, const json_t *arguments, struct buf *out);
+/* Runs a command in the project's sandbox, as words or as a line for the shell. -1: it could not be
+ * run (*err); the outcome is to be released in any case. */
+int agent_run_command(struct agent *a, const char *line, const char *const *words,
+                      struct agent_outcome *outcome, struct err *err);
+void agent_outcome_done(struct agent_outcome *outcome);
+/* Keeps an output; "out:N" is its name. */
+const char *agent_run_keep(struct agent *a, const char *text, char name[24]);
+const char *agent_run_kept(const struct agent *a, const char *name);
+
+/* agent_verify.c */
+/* Runs the verifier on the tree as it is. -1: it could not be run. */
+int agent_verify(struct agent *a, struct agent_verdict *v, struct buf *report, struct err *err);
+bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out);
+/* What must not be changed: tests that are there, and the verifier. */
+int agent_verify_protect(struct agent *a, struct err *err);
+bool agent_verify_may_write(void *agent, const char *path, char *why, size_t size);
+
+/* agent_session.c */
+int agent_session_open(struct agent *a, struct err *err);
+int agent_session_save(struct agent *a, struct err *err);
+
+/* agent_say.c: for people, or one JSON object a line. */
+void agent_say_event(struct agent *a, const char *type, json_t *more); /* steals `more` */
+void agent_say_text(struct agent *a, const char *text, size_t len);
+void agent_say_line(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void agent_say_call(struct agent *a, const struct model_call *call);
+void agent_say_result(struct agent *a, const struct model_call *call, const char *text,
+                      bool failed);
+/* A denial as the model and people are told it. */
+bool agent_say_denied(struct agent *a, struct buf *out, enum permission_answer answer,
+                      const struct perm_verdict *verdict);
+/* Asks a person when the rules want that. true: go on. */
+bool agent_say_may(struct agent *a, enum permission_answer answer, const char *what,
+                   const struct perm_verdict *verdict);

@@ -1,0 +1,134 @@
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "agent.h"
+#include "ask.h"
+#include "say.h"
+
+#define AGENT_SAY_SHOWN 12u /* lines of a result that people see */
+
+void agent_say_event(struct agent *a, const char *type, json_t *more) {
+    if (a->o.json) {
+        json_t *event = json_pack("{s:s}", "type", type);
+        if (more != NULL)
+            json_object_update(event, more);
+        json_dumpf(event, stdout, JSON_COMPACT);
+        putchar('\n');
+        fflush(stdout);
+        json_decref(event);
+    }
+    json_decref(more);
+}
+
+void agent_say_text(struct agent *a, const char *text, size_t len) {
+    char piece[512];
+    if (a->o.json)
+        return; /* the whole text comes as an event */
+    while (len > 0) {
+        size_t n = len < sizeof(piece) - 1 ? len : sizeof(piece) - 1;
+        /* Not in the middle of a character. */
+        while (n > 1 && n < len && ((unsigned char)text[n] & 0xc0) == 0x80)
+            n--;
+        size_t line = strcspn(text, "\n");
+        if (line == 0) {
+            putchar('\n');
+            text++;
+            len--;
+            continue;
+        }
+        n = n < line ? n : line;
+        memcpy(piece, text, n);
+        piece[n] = '\0';
+        say_put(stdout, piece);
+        text += n;
+        len -= n;
+    }
+    fflush(stdout);
+}
+
+void agent_say_line(struct agent *a, const char *fmt, ...) {
+    char text[1000];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof(text), fmt, args);
+    va_end(args);
+    if (a->o.json) {
+        agent_say_event(a, "note", json_pack("{s:s}", "text", text));
+        return;
+    }
+    fputs("* ", stdout);
+    say_put(stdout, text);
+    putchar('\n');
+    fflush(stdout);
+}
+
+void agent_say_call(struct agent *a, const struct model_call *call) {
+    json_t *arguments = json_loads(call->arguments, 0, NULL);
+    if (a->o.json) {
+        agent_say_event(a, "call",
+                        json_pack("{s:s, s:s, s:o}", "id", call->id, "tool", call->name,
+                                  "arguments", arguments != NULL ? arguments : json_object()));
+        return;
+    }
+    const char *what = json_string_value(json_object_get(arguments, "command"));
+    if (what == NULL)
+        what = json_string_value(json_object_get(arguments, "path"));
+    if (what == NULL)
+        what = json_string_value(json_object_get(arguments, "pattern"));
+    if (what == NULL)
+        what = json_string_value(json_object_get(arguments, "summary"));
+    agent_say_line(a, "%s %.300s", call->name, what != NULL ? what : "");
+    json_decref(arguments);
+}
+
+void agent_say_result(struct agent *a, const struct model_call *call, const char *text,
+                      bool failed) {
+    if (a->o.json) {
+        agent_say_event(a, "result",
+                        json_pack("{s:s, s:s, s:b, s:s}", "id", call->id, "tool", call->name,
+                                  "failed", (int)failed, "text", text));
+        return;
+    }
+    for (size_t i = 0; i < AGENT_SAY_SHOWN && *text != '\0'; i++) {
+        char line[200];
+        size_t n = strcspn(text, "\n");
+        snprintf(line, sizeof(line), "    %.*s", n < 180 ? (int)n : 180, text);
+        say_put(stdout, line);
+        putchar('\n');
+        text += n + (text[n] == '\n');
+    }
+    if (*text != '\0')
+        puts("    ...");
+    fflush(stdout);
+}
+
+bool agent_say_may(struct agent *a, enum permission_answer answer, const char *what,
+                   const struct perm_verdict *verdict) {
+    char question[700];
+    if (answer == PERMISSION_RUN)
+        return true;
+    if (answer != PERMISSION_ASK || a->o.json)
+        return false;
+    snprintf(question, sizeof(question), "The model wants: %.400s (%.150s). Allow it?", what,
+             verdict->why);
+    if (ask_person(question, "yn") == 'y')
+        return true;
+    (void)permission_exec_refused(&a->project.decide, what, verdict);
+    return false;
+}
+
+bool agent_say_denied(struct agent *a, struct buf *out, enum permission_answer answer,
+                      const struct perm_verdict *v) {
+    (void)buf_puts(out, "denied by the rules of this workspace: ", NULL);
+    if (v->rule != NULL)
+        (void)buf_printf(out, NULL, "%s (%s:%u: %s)", v->why, v->rule->file, v->rule->line,
+                         v->rule->text);
+    else
+        (void)buf_puts(out, v->why, NULL);
+    (void)buf_puts(out, ". Do not try it again; find another way or say what is missing.", NULL);
+    if (answer == PERMISSION_LOOP)
+        agent_end(a, AGENT_DENIED, "the model asked again for what was denied");
+    return true;
+}

@@ -1,0 +1,161 @@
+#include "agent_context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent_stuck.h"
+#include "agent_text.h"
+#include "unit.h"
+
+static void turn(struct agent_context *c, const char *call, const char *result) {
+    struct err err;
+    struct model_message m = {.role = MODEL_ASSISTANT};
+    m.calls = calloc(1, sizeof(*m.calls));
+    m.call_count = 1;
+    m.calls[0] =
+        (struct model_call){.id = strdup(call), .name = strdup("read"), .arguments = strdup("{}")};
+    unit_works(agent_context_add(c, &m, &err), err);
+    unit_works(agent_context_add_result(c, call, result, false, &err), err);
+}
+
+static void fill(struct agent_context *c, uint64_t budget, int turns, size_t bytes) {
+    struct err err;
+    char *long_one = malloc(bytes + 1);
+    memset(long_one, 'x', bytes);
+    long_one[bytes] = '\0';
+    agent_context_init(c, budget);
+    unit_works(agent_context_set_head(c, "system", "the task", &err), err);
+    for (int i = 0; i < turns; i++) {
+        char id[16];
+        snprintf(id, sizeof(id), "c%d", i);
+        turn(c, id, long_one);
+    }
+    free(long_one);
+}
+
+/* Every result follows the message whose call it answers. */
+static void whole(const struct agent_context *c) {
+    const struct model_message *last = NULL;
+    for (size_t i = 0; i < c->count; i++) {
+        const struct model_message *m = &c->messages[i];
+        if (m->role == MODEL_ASSISTANT)
+            last = m;
+        if (m->role == MODEL_TOOL) {
+            assert_non_null(last);
+            assert_string_equal(last->calls[0].id, m->call_id);
+        }
+    }
+    assert_int_equal(c->messages[0].role, MODEL_SYSTEM);
+    assert_int_equal(c->messages[1].role, MODEL_USER);
+}
+
+static void test_compaction_takes_a_third_at_least(void **state) {
+    struct agent_context c;
+    struct err err;
+    (void)state;
+    fill(&c, 20000, 20, 4000);
+    uint64_t before = agent_context_tokens(&c);
+    assert_true(agent_context_is_near(&c));
+    unit_works(agent_context_compact(&c, "NOTE", &err), err);
+    assert_true(agent_context_tokens(&c) * 3 <= before * 2);
+    assert_true(agent_context_tokens(&c) <= c.budget / 2);
+    assert_non_null(strstr(c.messages[1].text, "NOTE"));
+    assert_non_null(strstr(c.messages[1].text, "the task"));
+    whole(&c);
+    /* The last turn is there in full. */
+    assert_int_equal(strlen(c.messages[c.count - 1].text), 4000);
+    agent_context_done(&c);
+}
+
+static void test_a_compaction_that_gains_nothing_fails(void **state) {
+    struct agent_context c;
+    struct err err;
+    (void)state;
+    fill(&c, 2000, 1, 9000); /* one turn that is too long by itself */
+    unit_fails(agent_context_compact(&c, "NOTE", &err), err, ERR_LIMIT);
+    agent_context_done(&c);
+    fill(&c, 2000, 0, 10);
+    unit_fails(agent_context_compact(&c, "NOTE", &err), err, ERR_LIMIT);
+    agent_context_done(&c);
+}
+
+static void test_the_head_is_made_anew(void **state) {
+    struct agent_context c;
+    struct err err;
+    (void)state;
+    fill(&c, 2000, 2, 10);
+    unit_works(agent_context_set_head(&c, "other", "another task", &err), err);
+    assert_string_equal(c.messages[1].text, "another task");
+    assert_int_equal(c.count, 6);
+    agent_context_done(&c);
+}
+
+static void test_a_session_comes_back(void **state) {
+    struct agent_context c, again;
+    struct err err;
+    (void)state;
+    fill(&c, 2000, 3, 50);
+    c.messages[2].opaque = json_pack("[{s:s}]", "type", "thinking");
+    json_t *saved = agent_context_save(&c);
+    agent_context_init(&again, 2000);
+    unit_works(agent_context_load(&again, saved, &err), err);
+    json_t *twice = agent_context_save(&again);
+    assert_true(json_equal(saved, twice));
+    json_decref(saved);
+    json_decref(twice);
+    agent_context_done(&c);
+    agent_context_done(&again);
+    json_t *bad = json_pack("[{s:i}]", "role", 9);
+    agent_context_init(&again, 1);
+    unit_fails(agent_context_load(&again, bad, &err), err, ERR_INVALID);
+    json_decref(bad);
+    agent_context_done(&again);
+}
+
+static void test_texts_are_bounded_in_the_middle(void **state) {
+    struct buf out;
+    struct err err;
+    char text[5001];
+    (void)state;
+    for (size_t i = 0; i < 5000; i++)
+        text[i] = i % 50 == 49 ? '\n' : 'a';
+    text[5000] = '\0';
+    buf_init(&out, 100000);
+    unit_works(agent_text_bound(&out, text, 5000, 1000, "read out:1 shows them", &err), err);
+    assert_true(out.len < 1200);
+    assert_non_null(strstr(out.data, "lines left out; read out:1 shows them]\n"));
+    buf_clear(&out);
+    unit_works(agent_text_bound(&out, "a\xff\x01z", 4, 10, NULL, &err), err);
+    assert_string_equal(out.data, "a??z");
+    buf_done(&out);
+}
+
+static void test_stuck(void **state) {
+    struct agent_stuck s = {0};
+    (void)state;
+    assert_false(agent_stuck_action(&s, "run", "{}", "no"));
+    assert_false(agent_stuck_action(&s, "run", "{}", "no"));
+    assert_false(agent_stuck_action(&s, "run", "{}", "yes")); /* something else came of it */
+    assert_false(agent_stuck_action(&s, "run", "{}", "no"));
+    assert_false(agent_stuck_action(&s, "run", "{}", "no"));
+    assert_true(agent_stuck_action(&s, "run", "{}", "no"));
+    assert_false(agent_stuck_failing(&s, "a\nb\n"));
+    assert_false(agent_stuck_failing(&s, "a\nb\n"));
+    assert_false(agent_stuck_failing(&s, "a\n"));
+    assert_false(agent_stuck_failing(&s, "a\n"));
+    assert_true(agent_stuck_failing(&s, "a\n"));
+    assert_false(agent_stuck_failing(&s, ""));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_compaction_takes_a_third_at_least),
+        cmocka_unit_test(test_a_compaction_that_gains_nothing_fails),
+        cmocka_unit_test(test_the_head_is_made_anew),
+        cmocka_unit_test(test_a_session_comes_back),
+        cmocka_unit_test(test_texts_are_bounded_in_the_middle),
+        cmocka_unit_test(test_stuck),
+    };
+    return cmocka_run_group_tests_name("agent_context", tests, NULL, NULL);
+}
