@@ -19,100 +19,88 @@ static bool agent_tool_todo(struct agent *a, const json_t *arguments, struct buf
     return false;
 }
 
+#define AGENT_TOOL_ARGUMENTS_MAX 4u
+
+struct agent_tool_argument {
+    const char *name, *about;
+    bool number, required;
+};
+
 struct agent_tool {
-    const char *name, *description, *schema;
+    const char *name, *description;
+    struct agent_tool_argument arguments[AGENT_TOOL_ARGUMENTS_MAX];
     bool (*call)(struct agent *a, const json_t *arguments, struct buf *out);
 };
 
-#define AGENT_TOOL_STRING(text) "{\"type\":\"string\",\"description\":\"" text "\"}"
-#define AGENT_TOOL_NUMBER(text) "{\"type\":\"integer\",\"minimum\":1,\"description\":\"" text "\"}"
-
 static const struct agent_tool agent_tools[] = {
-    {"list", "Lists the files below a directory of the workspace.",
-     "{\"type\":\"object\",\"properties\":{\"path\":" AGENT_TOOL_STRING(
-         "directory; the whole workspace when absent") "},\"additionalProperties\":false}",
-     agent_files_list},
-    {"read", "Reads a file of the workspace, with line numbers, or a kept output (out:N).",
-     "{\"type\":\"object\",\"properties\":{\"path\":" AGENT_TOOL_STRING(
-         "file, or out:N") ",\"from\":" AGENT_TOOL_NUMBER("first line") ",\"count\""
-                                                                        ":" AGENT_TOOL_NUMBER("line"
-                                                                                              "s, "
-                                                                                              "at "
-                                                                                              "most"
-                                                                                              " 40"
-                                                                                              "0") "},\"required\":[\"path\"],"
-                                                                                                   "\"additionalProperties\":false}",
-     agent_files_read},
-    {"search", "Finds lines that match an extended regular expression in the workspace's files.",
-     "{\"type\":\"object\",\"properties\":{\"pattern\":" AGENT_TOOL_STRING(
-         "POSIX extended regular expression") ",\"path\":" AGENT_TOOL_STRING("only below this "
-                                                                             "directory") "},"
-                                                                                          "\"requir"
-                                                                                          "ed\":["
-                                                                                          "\"patter"
-                                                                                          "n\"],"
-                                                                                          "\"additi"
-                                                                                          "onalProp"
-                                                                                          "erties\""
-                                                                                          ":false}",
-     agent_files_search},
-    {"edit",
-     "Replaces one piece of a file by another. `old` must be in the file exactly once; copy it "
-     "without line numbers.",
-     "{\"type\":\"object\",\"properties\":{\"path\":" AGENT_TOOL_STRING("file") ",\"old\""
-                                                                                ":" AGENT_TOOL_STRING("what is there now") ",\"new\":" AGENT_TOOL_STRING(
-                                                                                    "what shall be "
-                                                                                    "there") "},"
-                                                                                             "\"req"
-                                                                                             "uired"
-                                                                                             "\":["
-                                                                                             "\"pat"
-                                                                                             "h\","
-                                                                                             "\"old"
-                                                                                             "\","
-                                                                                             "\"new"
-                                                                                             "\"],"
-                                                                                             "\"add"
-                                                                                             "ition"
-                                                                                             "alPro"
-                                                                                             "perti"
-                                                                                             "es\":"
-                                                                                             "false"
-                                                                                             "}",
-     agent_files_edit},
-    {"write", "Writes a whole file; directories are made.",
-     "{\"type\":\"object\",\"properties\":{\"path\":" AGENT_TOOL_STRING(
-         "file") ",\"content\":" AGENT_TOOL_STRING("all of it") "},\"required\":[\"path\","
-                                                                "\"content\"],"
-                                                                "\"additionalProperties\":false}",
-     agent_files_write},
-    {"run",
-     "Runs a shell command on the workspace's files in a sandbox without a network. What it "
-     "changes "
-     "comes back as far as the rules let it.",
-     "{\"type\":\"object\",\"properties\":{\"command\":" AGENT_TOOL_STRING(
-         "one line of bash") "},\"required\":[\"command\"],\"additionalProperties\":false}",
-     agent_run},
-    {"todo", "Notes what is still to be done, for yourself.",
-     "{\"type\":\"object\",\"properties\":{\"items\":" AGENT_TOOL_STRING(
-         "one item a line") "},\"required\":[\"items\"],\"additionalProperties\":false}",
-     agent_tool_todo},
-    {"done",
-     "Says that the task is done. The verifier then runs; only when it passes is the task over.",
-     "{\"type\":\"object\",\"properties\":{\"summary\":" AGENT_TOOL_STRING(
-         "what was done, in a few sentences") "},\"required\":[\"summary\"],"
-                                              "\"additionalProperties\":false}",
-     agent_verify_done},
+    {.name = "list",
+     .description = "Lists the files below a directory of the workspace.",
+     .arguments = {{.name = "path", .about = "directory; the whole workspace when absent"}},
+     .call = agent_files_list},
+    {.name = "read",
+     .description = "Reads a file of the workspace, with line numbers, or a kept output (out:N).",
+     .arguments = {{.name = "path", .about = "file, or out:N", .required = true},
+                   {.name = "from", .about = "first line", .number = true},
+                   {.name = "count", .about = "lines, at most 400", .number = true}},
+     .call = agent_files_read},
+    {.name = "search",
+     .description = "Finds lines of the workspace's files that match.",
+     .arguments = {{.name = "pattern",
+                    .about = "POSIX extended regular expression",
+                    .required = true},
+                   {.name = "path", .about = "only below this directory"}},
+     .call = agent_files_search},
+    {.name = "edit",
+     .description = "Replaces one piece of a file by another. `old` must be in the file exactly "
+                    "once; copy it without line numbers.",
+     .arguments = {{.name = "path", .about = "file", .required = true},
+                   {.name = "old", .about = "what is there now", .required = true},
+                   {.name = "new", .about = "what shall be there", .required = true}},
+     .call = agent_files_edit},
+    {.name = "write",
+     .description = "Writes a whole file; directories are made.",
+     .arguments = {{.name = "path", .about = "file", .required = true},
+                   {.name = "content", .about = "all of it", .required = true}},
+     .call = agent_files_write},
+    {.name = "run",
+     .description = "Runs a shell command on the workspace's files in a sandbox without a network. "
+                    "What it changes comes back as far as the rules let it.",
+     .arguments = {{.name = "command", .about = "one line of bash", .required = true}},
+     .call = agent_run},
+    {.name = "todo",
+     .description = "Notes what is still to be done, for yourself.",
+     .arguments = {{.name = "items", .about = "one item a line", .required = true}},
+     .call = agent_tool_todo},
+    {.name = "done",
+     .description = "Says that the task is done. The verifier then runs; only when it passes is "
+                    "the task over.",
+     .arguments = {{.name = "summary", .about = "what was done", .required = true}},
+     .call = agent_verify_done},
 };
 
 #define AGENT_TOOLS (sizeof(agent_tools) / sizeof(agent_tools[0]))
+
+/* A JSON Schema of the arguments. */
+static json_t *agent_tool_schema(const struct agent_tool *tool) {
+    json_t *properties = json_object(), *required = json_array();
+    for (size_t i = 0; i < AGENT_TOOL_ARGUMENTS_MAX && tool->arguments[i].name != NULL; i++) {
+        const struct agent_tool_argument *one = &tool->arguments[i];
+        json_object_set_new(properties, one->name,
+                            json_pack("{s:s, s:s}", "type", one->number ? "integer" : "string",
+                                      "description", one->about));
+        if (one->required)
+            json_array_append_new(required, json_string(one->name));
+    }
+    return json_pack("{s:s, s:o, s:o, s:b}", "type", "object", "properties", properties, "required",
+                     required, "additionalProperties", 0);
+}
 
 int agent_tool_make(struct model_tool tools[AGENT_TOOLS_MAX], size_t *count, struct err *err) {
     _Static_assert(AGENT_TOOLS <= AGENT_TOOLS_MAX, "room for all tools");
     for (size_t i = 0; i < AGENT_TOOLS; i++) {
         tools[i] = (struct model_tool){.name = agent_tools[i].name,
                                        .description = agent_tools[i].description,
-                                       .parameters = json_loads(agent_tools[i].schema, 0, NULL)};
+                                       .parameters = agent_tool_schema(&agent_tools[i])};
         if (tools[i].parameters == NULL)
             return err_set(err, ERR_SYSTEM, 0, "out of memory");
         *count = i + 1;
@@ -125,34 +113,36 @@ void agent_tool_unmake(struct model_tool *tools, size_t count) {
         json_decref((json_t *)(uintptr_t)tools[i].parameters);
 }
 
-/* Arguments against the schema: required ones are there, none is unknown, types fit. */
+static const struct agent_tool_argument *agent_tool_argument(const struct agent_tool *tool,
+                                                             const char *name) {
+    for (size_t i = 0; i < AGENT_TOOL_ARGUMENTS_MAX && tool->arguments[i].name != NULL; i++)
+        if (strcmp(tool->arguments[i].name, name) == 0)
+            return &tool->arguments[i];
+    return NULL;
+}
+
+/* Required ones are there, none is unknown, types fit. */
 static bool agent_tool_fits(const struct agent_tool *tool, const json_t *arguments,
                             struct buf *out) {
-    json_t *schema = json_loads(tool->schema, 0, NULL), *value, *name;
-    const json_t *properties = json_object_get(schema, "properties");
     const char *key;
-    size_t i;
-    bool fits = true;
-    json_array_foreach(json_object_get(schema, "required"), i, name) {
-        if (fits && json_object_get(arguments, json_string_value(name)) == NULL) {
-            (void)buf_printf(out, NULL, "the call lacks the argument %s", json_string_value(name));
-            fits = false;
+    json_t *value;
+    for (size_t i = 0; i < AGENT_TOOL_ARGUMENTS_MAX && tool->arguments[i].name != NULL; i++) {
+        const struct agent_tool_argument *one = &tool->arguments[i];
+        if (one->required && json_object_get(arguments, one->name) == NULL) {
+            (void)buf_printf(out, NULL, "the call lacks the argument %s", one->name);
+            return false;
         }
     }
     json_object_foreach((json_t *)(uintptr_t)arguments, key, value) {
-        const char *type =
-            json_string_value(json_object_get(json_object_get(properties, key), "type"));
-        bool good = type != NULL && (strcmp(type, "string") == 0
-                                         ? json_is_string(value)
-                                         : json_is_integer(value) && json_integer_value(value) > 0);
-        if (fits && !good) {
+        const struct agent_tool_argument *one = agent_tool_argument(tool, key);
+        if (one == NULL || !(one->number ? json_is_integer(value) && json_integer_value(value) > 0
+                                         : json_is_string(value))) {
             (void)buf_printf(out, NULL, "the argument %.60s is not known, or not of the right type",
                              key);
-            fits = false;
+            return false;
         }
     }
-    json_decref(schema);
-    return fits;
+    return true;
 }
 
 bool agent_tool_call(struct agent *a, const struct model_call *call, struct buf *out) {

@@ -152,6 +152,19 @@ static bool project_pull_may(struct project_pull_job *job, const struct project_
                         "not come back");
         return false;
     }
+    char why[300];
+    if (p->options.may_write != NULL &&
+        !p->options.may_write(p->options.arg, e->path, why, sizeof(why))) {
+        job->report->denied++;
+        project_problem(job->report, e->path, "%s", why);
+        return false;
+    }
+    /* A directory by itself holds nothing: only a rule keeps it away. */
+    if (strcmp(e->type, "directory") == 0 && !e->deleted) {
+        v = perm_judge_path(&p->perm, RULE_WRITE, e->path);
+        if (v->rule == NULL || v->rule->verdict != RULE_DENY)
+            return true;
+    }
     enum permission_answer answer = permission_exec_path(&p->decide, RULE_WRITE, e->path, &v);
     *asks = answer == PERMISSION_ASK;
     if (answer == PERMISSION_RUN || answer == PERMISSION_ASK)

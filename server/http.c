@@ -200,7 +200,8 @@ static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
     *state = NULL;
     if (req == NULL)
         return;
-    http_unwatch(req->conn);
+    /* The connection stays watched: its next request wants to know of a hang-up, too. */
+    loop_defer_stop(h->loop, &req->conn->again);
     if (req->gone != NULL && !req->dead)
         req->gone(req);
     h->in_flight--;

@@ -177,32 +177,39 @@ int agent_ledger_add(int dir, const char *file, const struct agent_ledger_entry 
     return rc;
 }
 
-static int agent_ledger_line(const char *line, size_t len, size_t number,
-                             char prev[AGENT_LEDGER_HASH],
-                             bool (*each)(void *arg, const json_t *line), void *arg, bool *more,
+/* Going through the lines. */
+struct agent_ledger_walk {
+    char prev[AGENT_LEDGER_HASH];
+    size_t number;
+    bool more;
+    bool (*each)(void *arg, const json_t *line);
+    void *arg;
+};
+
+static int agent_ledger_line(struct agent_ledger_walk *w, const char *line, size_t len,
                              struct err *err) {
     json_t *object = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
     const char *said = json_string_value(json_object_get(object, "prev"));
     int rc = 0;
-    if (said == NULL || strcmp(said, prev) != 0)
+    w->number++;
+    if (said == NULL || strcmp(said, w->prev) != 0)
         rc = err_set(err, ERR_PROTOCOL, 0,
                      "line %zu of the journal of costs does not follow the one before it: it was "
                      "changed, or one is missing",
-                     number);
-    else if (*more && each != NULL)
-        *more = each(arg, object);
-    agent_ledger_hash(line, len, prev);
+                     w->number);
+    else if (w->more && w->each != NULL)
+        w->more = w->each(w->arg, object);
+    agent_ledger_hash(line, len, w->prev);
     json_decref(object);
     return rc;
 }
 
 int agent_ledger_read(int dir, const char *file, bool (*each)(void *arg, const json_t *line),
                       void *arg, struct err *err) {
-    char prev[AGENT_LEDGER_HASH] = AGENT_LEDGER_FIRST;
+    struct agent_ledger_walk w = {
+        .prev = AGENT_LEDGER_FIRST, .more = true, .each = each, .arg = arg};
     struct buf text;
     struct err why;
-    bool more = true;
-    size_t number = 0;
     int rc;
     err_clear(&why);
     buf_init(&text, AGENT_LEDGER_FILE_MAX);
@@ -218,7 +225,7 @@ int agent_ledger_read(int dir, const char *file, bool (*each)(void *arg, const j
         const char *stop = memchr(at, '\n', (size_t)(end - at));
         if (stop == NULL)
             break; /* a half line: nobody was told of it */
-        rc = agent_ledger_line(at, (size_t)(stop - at), ++number, prev, each, arg, &more, err);
+        rc = agent_ledger_line(&w, at, (size_t)(stop - at), err);
         at = stop + 1;
     }
     buf_done(&text);

@@ -370,12 +370,15 @@ def _(pair):
         check.equal(len(joined(events)) + lost, 30000004, "bytes")
 
 
-def gone_away(pair, asked):
+def gone_away(pair, asked, used=False):
     with Box.make(pair.client) as box:
         body = {"sh": "echo up; sleep 1; echo end", "id": "ex_" + nonce()}
         if asked:
             body["cancel_on_disconnect"] = True
         one = pair.client.connection()
+        if used:
+            one.request("GET", "/v1/me", headers=pair.client.headers())
+            one.getresponse().read()
         one.request("POST", box.path + "/exec", json.dumps(pair.client.marked(body)),
                     pair.client.headers(None, b"x"))
         check.eventually(lambda: pair.client.get(box.at(body["id"])).status == 200, 3, "it exists")
@@ -390,7 +393,8 @@ def gone_away(pair, asked):
 
 table(
     [("a client that hangs up ends nothing", 134, False),
-     ("a client that hangs up ends what it asked to be ended", 134, True)],
+     ("a client that hangs up ends what it asked to be ended", 134, True),
+     ("a hang-up is noticed on a connection that had requests before", 134, True, True)],
     gone_away,
 )
 

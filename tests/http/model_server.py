@@ -1,0 +1,145 @@
+"""A model server for tests: speaks both protocols, says what a script says, and keeps what it was
+asked. No test ever asks a real model.
+
+A script is a list of answers, one a request, or a function of the messages that gives one. An
+answer is a dict: text, calls [(name, arguments)], or raw {status, headers, body} or broken=True (the
+connection is closed half-way)."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+def openai(answer, number):
+    """-> the events of a stream, arguments cut into pieces as servers do."""
+    chunks = []
+
+    def chunk(delta, reason=None):
+        chunks.append({"id": "x", "model": "scripted", "choices": [
+            {"index": 0, "delta": delta, "finish_reason": reason}]})
+
+    chunk({"role": "assistant"})
+    text = answer.get("text", "")
+    for at in range(0, len(text), 7):
+        chunk({"content": text[at:at + 7]})
+    for index, (name, arguments) in enumerate(answer.get("calls", ())):
+        body = json.dumps(arguments)
+        chunk({"tool_calls": [{"index": index, "id": "call_%d_%d" % (number, index),
+                               "type": "function",
+                               "function": {"name": name, "arguments": body[:1]}}]})
+        for at in range(1, len(body), 11):
+            chunk({"tool_calls": [{"index": index, "function": {"arguments": body[at:at + 11]}}]})
+    chunk({}, "tool_calls" if answer.get("calls") else "stop")
+    chunks.append({"choices": [], "usage": answer.get(
+        "usage", {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110})})
+    return "".join("data: %s\n\n" % json.dumps(one) for one in chunks) + "data: [DONE]\n\n"
+
+
+def anthropic(answer, number):
+    events = [("message_start", {"message": {"model": "scripted", "usage": {
+        "input_tokens": 100, "output_tokens": 1}}})]
+    index = 0
+    if answer.get("text"):
+        events.append(("content_block_start", {"index": 0, "content_block": {
+            "type": "text", "text": ""}}))
+        events.append(("content_block_delta", {"index": 0, "delta": {
+            "type": "text_delta", "text": answer["text"]}}))
+        events.append(("content_block_stop", {"index": 0}))
+        index = 1
+    for name, arguments in answer.get("calls", ()):
+        body = json.dumps(arguments)
+        events.append(("content_block_start", {"index": index, "content_block": {
+            "type": "tool_use", "id": "toolu_%d_%d" % (number, index), "name": name,
+            "input": {}}}))
+        for at in range(0, len(body), 9):
+            events.append(("content_block_delta", {"index": index, "delta": {
+                "type": "input_json_delta", "partial_json": body[at:at + 9]}}))
+        events.append(("content_block_stop", {"index": index}))
+        index += 1
+    reason = "tool_use" if answer.get("calls") else "end_turn"
+    events.append(("message_delta", {"delta": {"stop_reason": reason},
+                                     "usage": {"output_tokens": 10}}))
+    events.append(("message_stop", {}))
+    return "".join("event: %s\ndata: %s\n\n" % (name, json.dumps(dict(data, type=name)))
+                   for name, data in events)
+
+
+class ModelServer:
+    """With `with`: started on a free loopback port, stopped at the end."""
+
+    def __init__(self, script):
+        self.script = script
+        self.requests = []
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                outer.answer(self, json.loads(body))
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.lock = threading.Lock()
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={
+            "poll_interval": 0.02})
+
+    @property
+    def url(self):
+        return "http://127.0.0.1:%d/v1" % self.server.server_address[1]
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    def next(self, request, headers):
+        with self.lock:
+            number = len(self.requests)
+            self.requests.append({"body": request, "headers": dict(headers)})
+            if callable(self.script):
+                return number, self.script(request["messages"])
+            if number >= len(self.script):
+                return number, {"text": "I have nothing more to say."}
+            one = self.script[number]
+            return number, one(request["messages"]) if callable(one) else one
+
+    def answer(self, handler, request):
+        number, answer = self.next(request, handler.headers)
+        if "raw" in answer:
+            raw = answer["raw"]
+            body = raw.get("body", "").encode()
+            handler.send_response(raw["status"])
+            for name, value in raw.get("headers", {}).items():
+                handler.send_header(name, value)
+            handler.send_header("Content-Length", str(len(body)))
+            handler.end_headers()
+            handler.wfile.write(body)
+            return
+        make = anthropic if handler.path.endswith("/messages") else openai
+        body = make(answer, number).encode()
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.send_header("Connection", "close")
+        handler.end_headers()
+        handler.wfile.write(body[:len(body) // 2] if answer.get("broken") else body)
+        handler.close_connection = True
+
+
+def results(messages):
+    """The texts of all results of tools that the model has been given, whichever protocol."""
+    found = []
+    for one in messages:
+        if one["role"] == "tool":
+            found.append(one["content"])
+        elif isinstance(one["content"], list):
+            found += [part["content"] for part in one["content"] if part["type"] == "tool_result"]
+    return found

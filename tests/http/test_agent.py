@@ -1,0 +1,307 @@
+"""`pinfold agent` with a scripted model: done only when the verifier says so, and bounded."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import box
+import check
+import harness
+from model_server import ModelServer, results
+from suite import test
+from workspace import RULES, Workspace
+
+VERIFY = "python3 -m unittest -v 2>&1"
+
+GOOD = "def add(a, b):\n    return a + b\n"
+WRONG = "def add(a, b):\n    return a - b\n"
+TESTS = """import unittest
+from sums import add
+
+
+class Sums(unittest.TestCase):
+    def test_small(self):
+        self.assertEqual(add(1, 2), 3)
+
+    def test_none(self):
+        self.assertEqual(add(0, 0), 0)
+"""
+
+
+def end(events):
+    check.equal(events[-1]["type"], "end", "last event")
+    return events[-1]
+
+
+def outcome(done, events, code, word):
+    last = end(events)
+    check.equal((done.returncode, last["outcome"]), (code, word), "the end (%s; %s)" % (
+        last["why"], done.stderr[-500:]))
+    return last
+
+
+def story(protocol):
+    def run(pair):
+        seen = []
+
+        def mend(messages):
+            # It has the real failure in front of it.
+            text = results(messages)[-1]
+            seen.append(text)
+            check.true("test_small" in text and "-1 != 3" in text, "the failure: %s" % text)
+            return {"calls": [("edit", {"path": "sums.py", "old": "a - b", "new": "a + b"})]}
+
+        script = [
+            {"text": "I begin.", "calls": [("list", {}), ("todo", {"items": "write sums.py"})]},
+            {"calls": [("write", {"path": "sums.py", "content": WRONG}),
+                       ("write", {"path": "test_sums.py", "content": TESTS})]},
+            {"calls": [("done", {"summary": "add() is there"})]},
+            mend,
+            {"calls": [("run", {"command": "python3 -m unittest"})]},
+            {"calls": [("done", {"summary": "add() adds"})]},
+        ]
+        with Workspace(pair) as w, ModelServer(script) as model:
+            done, events = w.agent(model, "make add(a, b)", VERIFY, "--protocol", protocol)
+            last = outcome(done, events, 0, "verified")
+            check.equal(w.read("sums.py").decode(), GOOD, "sums.py")
+            verdicts = [one["pass"] for one in events if one["type"] == "verify"]
+            check.equal(verdicts, [False, True], "verdicts")
+            check.equal(len(last["tree"]), 64, "the tree's digest")
+            check.equal(len(last["output_sha256"]), 64, "the output's digest")
+            while w.tree():
+                undone = w.pinfold("undo", "--yes")
+                check.equal(undone.returncode, 0, "undo: " + undone.stderr)
+            check.equal(w.tree(), {}, "the workspace after undo")
+
+    return run
+
+
+for name in ("openai", "anthropic"):
+    test("from an empty directory to verified, over one failure, and back by undo (%s)" % name,
+         deadline=90)(story(name))
+
+
+@test("it cannot delete a test, write outside, read a secret, push, or lie about being done",
+      deadline=90)
+def _(pair):
+    rules = "deny exec git push **\n" + RULES
+    steps = [
+        {"calls": [("run", {"command": "rm test_sums.py"})]},
+        {"calls": [("write", {"path": "test_sums.py", "content": "pass\n"})]},
+        {"calls": [("write", {"path": "../outside", "content": "x"})]},
+        {"calls": [("read", {"path": ".env"})]},
+        {"calls": [("run", {"command": "git push origin main"})]},
+        {"calls": [("run", {"command": "sed -i s/3/-1/ test_sums.py"})]},
+        {"calls": [("done", {"summary": "all tests pass"})]},
+        {"text": "Everything is done and verified."},
+        {"text": "Really."},
+        {"text": "I am done."},
+    ]
+    with Workspace(pair, rules) as w, ModelServer(steps) as model:
+        w.write("sums.py", WRONG)
+        w.write("test_sums.py", TESTS)
+        w.write(".env", "KEY=very-secret")
+        before = w.tree()
+        done, events = w.agent(model, "make the tests pass", VERIFY)
+        last = outcome(done, events, 1, "not_verified")
+        check.equal(w.tree(), before, "the workspace")
+        check.true(not os.path.exists(os.path.join(w.top, "outside")), "it wrote outside")
+        text = json.dumps([one["body"] for one in model.requests])
+        check.true("very-secret" not in text, "the model saw the secret")
+        told = results(model.requests[-1]["body"]["messages"])
+        check.true("write-protected" in told[0], "deleting a test: %s" % told[0])
+        check.true("write-protected" in told[1], "replacing a test: %s" % told[1])
+        check.true("within the workspace" in told[2], "writing outside: %s" % told[2])
+        check.true("denied" in told[3], "reading a secret: %s" % told[3])
+        check.true("denied" in told[4] and "git push" in told[4], "pushing: %s" % told[4])
+        check.true("Not done" in told[6], "lying: %s" % told[6])
+        check.true(any("git push" in one["subject"] for one in last["denials"]), last["denials"])
+
+
+@test("fewer tests than before, or more skips, is no success")
+def _(pair):
+    fewer = TESTS.replace("test_none", "none")
+    for content, word in ((fewer, "fewer"), (TESTS.replace(
+            "    def test_none", "    @unittest.skip('x')\n    def test_none"), "fewer")):
+        steps = [{"calls": [("write", {"path": "sums.py", "content": GOOD}),
+                            ("write", {"path": "test_sums.py", "content": content})]},
+                 {"calls": [("done", {"summary": "x"})]}]
+        with Workspace(pair) as w, ModelServer(steps) as model:
+            w.write("sums.py", WRONG)
+            w.write("test_sums.py", TESTS)
+            done, events = w.agent(model, "t", VERIFY, "--allow-tests", "--max-iters", "2")
+            outcome(done, events, 1, "not_verified")
+            verdict = [one for one in events if one["type"] == "verify"][-1]
+            check.true(not verdict["pass"] and word in verdict["why"], verdict)
+
+
+@test("with --tests-first the verifier must fail at first")
+def _(pair):
+    with Workspace(pair) as w, ModelServer([]) as model:
+        w.write("a", "1")
+        done, events = w.agent(model, "t", "true", "--tests-first")
+        outcome(done, events, 1, "not_verified")
+        check.equal(model.requests, [], "requests to the model")
+
+
+@test("the same action with the same outcome three times in a row is stuck")
+def _(pair):
+    same = {"calls": [("read", {"path": "nothing"})]}
+    with Workspace(pair) as w, ModelServer([same] * 9) as model:
+        done, events = w.agent(model, "t", "true")
+        outcome(done, events, 7, "stuck")
+        check.equal(len(model.requests), 3, "requests")
+
+
+@test("the same failing tests three times in a row are stuck")
+def _(pair):
+    steps = [{"calls": [("done", {"summary": str(i)})]} for i in range(9)]
+    with Workspace(pair) as w, ModelServer(steps) as model:
+        w.write("sums.py", WRONG)
+        w.write("test_sums.py", TESTS)
+        done, events = w.agent(model, "t", VERIFY)
+        outcome(done, events, 7, "stuck")
+
+
+@test("the same denial twice ends it as denied")
+def _(pair):
+    steps = [{"calls": [("run", {"command": "curl http://x"})]},
+             {"calls": [("list", {})]},
+             {"calls": [("run", {"command": "curl http://x"})]},
+             {"calls": [("list", {})]}]
+    with Workspace(pair) as w, ModelServer(steps) as model:
+        done, events = w.agent(model, "t", "true")
+        last = outcome(done, events, 3, "denied")
+        check.equal(last["denials"][0]["times"], 2, "times")
+
+
+@test("bounds: requests, tokens, time, money without prices")
+def _(pair):
+    busy = lambda messages: {"calls": [("write", {"path": "n", "content": str(len(messages))})]}
+    for more, code, word in ((("--max-iters", "2"), 1, "not_verified"),
+                             (("--budget", "200"[:1] + "k"), 4, "budget"),
+                             (("--wall", "1ms"), 4, "budget")):
+        with Workspace(pair) as w, ModelServer(busy) as model:
+            done, events = w.agent(model, "t", "false", *more)
+            outcome(done, events, code, word)
+            check.true(len(model.requests) <= 25, "%d requests" % len(model.requests))
+
+
+@test("a model that is busy is asked again; one that rejects is not")
+def _(pair):
+    busy = {"raw": {"status": 503, "headers": {"Retry-After": "0"}, "body": "{}"}}
+    finish = {"calls": [("done", {"summary": "x"})]}
+    with Workspace(pair) as w, ModelServer([busy, {"text": "half", "broken": True}, finish]) as m:
+        done, events = w.agent(m, "t", "true")
+        outcome(done, events, 0, "verified")
+    rejects = {"raw": {"status": 401, "body": '{"error":{"message":"no"}}'}}
+    with Workspace(pair) as w, ModelServer([rejects, finish]) as m:
+        done, events = w.agent(m, "t", "true", PINFOLD_MODEL_KEY="sk-very-secret")
+        outcome(done, events, 5, "model")
+        check.equal(len(m.requests), 1, "requests")
+        check.true("sk-very-secret" not in done.stdout + done.stderr, "the key was told")
+
+
+@test("a context that overflows is compacted, and the task stays")
+def _(pair):
+    overflow = {"raw": {"status": 400, "body": json.dumps({"error": {
+        "message": "This model's maximum context length is 9000 tokens.", "code": 400}})}}
+    fill = {"calls": [("run", {"command": "python3 long.py"})]}
+    with Workspace(pair) as w, ModelServer(
+            [fill, {"calls": [("run", {"command": "python3 long.py 2"})]}, overflow,
+             {"calls": [("done", {"summary": "x"})]}]) as model:
+        w.write("long.py", "print('x' * 9000)\n")
+        done, events = w.agent(model, "THE-TASK", "true", "--answer", "512")
+        outcome(done, events, 0, "verified")
+        check.true(any(one["type"] == "compaction" for one in events), "no compaction")
+        last = model.requests[-1]["body"]["messages"]
+        check.true("THE-TASK" in last[1]["content"], "the task is gone")
+        check.true(len(json.dumps(last)) < len(json.dumps(model.requests[2]["body"]["messages"]))
+                   * 0.67, "it did not shrink by a third")
+
+
+@test("with `allow model local` only, no other address is connected to (in a namespace of its own)")
+def _(pair):
+    with Workspace(pair) as w, ModelServer([]) as model:
+        for url in ("http://192.0.2.1:1/v1", "http://example.org/v1"):
+            done = w.pinfold("agent", "t", "--verify", "true", "--model-url", url, "--model", "m",
+                             "--rules", w.rules, "--json")
+            last = json.loads(done.stdout.splitlines()[-1])
+            check.equal((done.returncode, last["outcome"]), (3, "denied"), last["why"])
+        # What a process tries to connect to, and whom it asks for names, strace shows.
+        trace = os.path.join(w.top, "trace")
+        done = subprocess.run(
+            ["strace", "-f", "-e", "trace=connect,sendto,sendmsg", "-o", trace,
+             harness.program("pinfold"), "agent", "t", "--verify", "true", "--model-url",
+             "http://localhost:%s/v1" % model.url.split(":")[2].split("/")[0], "--model", "m",
+             "--rules", w.rules, "--json", "--max-iters", "1"],
+            cwd=w.path, env=w.environment(http_proxy="http://192.0.2.7:3128"),
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30,
+            start_new_session=True)
+        check.equal(len(model.requests), 1, "requests (%s)" % done.stderr[-300:])
+        with open(trace) as file:
+            for line in file:
+                if "AF_INET" in line and "connect(" in line:
+                    check.true("127.0.0.1" in line or '"::1"' in line, "connects to: %s" % line)
+
+
+@test("Ctrl-C leaves nothing half done, and the session can be taken up again", deadline=60)
+def _(pair):
+    slow = {"calls": [("run", {"command": "sleep 1000"})]}
+    with Workspace(pair) as w, ModelServer([slow, {"calls": [("done", {"summary": "x"})]}]) as m:
+        w.write("a", "1")
+        child = subprocess.Popen(
+            [harness.program("pinfold"), "agent", "t", "--verify", "true", "--model-url", m.url,
+             "--model", "scripted", "--rules", w.rules, "--json"],
+            cwd=w.path, env=w.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True)
+        session = None
+        for line in child.stdout:
+            event = json.loads(line)
+            session = event.get("session", session)
+            if event["type"] == "call":
+                break
+        sandbox = lambda: pair.client.get("/v1/sandboxes").json()["sandboxes"][0]["id"]
+        running = lambda: [one for one in box.rows(pair.client.get(
+            "/v1/sandboxes/%s/exec" % sandbox()).json()) if one["state"] == "running"]
+        check.eventually(running, 10, "the command runs")
+        child.send_signal(signal.SIGINT)
+        rest = child.stdout.read()
+        check.equal(child.wait(10), 130, "exit code (%s)" % rest[-500:])
+        check.equal(json.loads(rest.splitlines()[-1])["outcome"], "cancelled", "outcome")
+        check.eventually(lambda: not running(), 10, "the command is cancelled")
+        done, events = w.agent(m, "t", "true", "--resume", session)
+        outcome(done, events, 0, "verified")
+        check.true(len(m.requests[-1]["body"]["messages"]) > 2, "the conversation is gone")
+
+
+@test("what it costs is written down, chained, and summed up")
+def _(pair):
+    with Workspace(pair) as w, ModelServer([{"calls": [("done", {"summary": "x"})]}] * 2) as m:
+        for _ in range(2):
+            done, events = w.agent(m, "t", "true")
+            outcome(done, events, 0, "verified")
+        lines = [json.loads(one) for one in
+                 w.pinfold("journal", "--json").stdout.splitlines()]
+        check.equal(len(lines), 2, "lines")
+        check.equal(lines[0]["tokens"]["input"], 100, "tokens")
+        check.equal(lines[0]["cost_micro_usd"], 0, "a local model's cost")
+        check.true(lines[0]["host"].startswith("127.0.0.1:"), lines[0]["host"])
+        path = os.path.join(w.home, ".local/state/pinfold/costs.jsonl")
+        with open(path) as file:
+            text = file.read()
+        with open(path, "w") as file:
+            file.write(text.replace('"input":100', '"input":1', 1))
+        check.equal(w.pinfold("journal").returncode, 1, "exit code after an edit")
+
+
+@test("an agent without a verifier, a model or a task says what is missing")
+def _(pair):
+    with Workspace(pair) as w:
+        for arguments, word in ((("t",), "--verify"), (("t", "--verify", "true"), "--model"),
+                                ((), "task"), (("a", "b", "--verify", "x"), "task")):
+            done = w.pinfold("agent", *arguments)
+            check.equal(done.returncode, 2, "exit code of %r" % (arguments,))
+            check.true(word in done.stderr, done.stderr)

@@ -1,0 +1,205 @@
+"""`pinfold exec` in a workspace: what is sent, what runs, what comes back, and undo."""
+
+import os
+
+import check
+from suite import test
+from workspace import RULES, Workspace
+
+
+def well(done, code=0):
+    check.equal(done.returncode, code, "exit code (%s%s)" % (done.stdout[-300:], done.stderr[-600:]))
+    return done
+
+
+@test("a command sees the workspace, and what it changes comes back")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a.txt", "one\n")
+        w.write("run.sh", "#!/bin/sh\necho ran\n", 0o755)
+        w.write("gone.txt", "x")
+        os.symlink("a.txt", os.path.join(w.path, "link"))
+        done = well(w.exec("-c", "cat a.txt link; ./run.sh; echo two >a.txt; mkdir -p d/e; "
+                           "echo new >d/e/f; rm gone.txt; chmod 700 d/e/f", ))
+        check.equal(done.stdout, "one\none\nran\n", "output")
+        check.equal(w.read("a.txt"), b"two\n", "a.txt")
+        check.equal(w.tree()["d/e/f"], ("file", 0o700, b"new\n"), "d/e/f")
+        check.true("gone.txt" not in w.tree(), "gone.txt is still there")
+        check.equal(w.tree()["link"], ("link", 0, "a.txt"), "the link")
+        check.true("pinfold undo" in done.stderr, "undo is not offered: %s" % done.stderr)
+
+
+@test("the second command finds the first one's files, and local changes in between")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "1")
+        well(w.exec("-c", "echo 2 >b"))
+        w.write("c", "3")
+        os.remove(os.path.join(w.path, "a"))
+        done = well(w.exec("-c", "ls; cat b c"))
+        check.equal(done.stdout, "b\nc\n2\n3", "what the second command sees")
+
+
+@test("a command in a directory below starts there")
+def _(pair):
+    with Workspace(pair) as w:
+        os.mkdir(os.path.join(w.path, ".pinfold"))
+        w.write("sub/x", "here\n")
+        done = well(w.exec("--", "cat", "x", cwd=os.path.join(w.path, "sub")))
+        check.equal(done.stdout, "here\n", "output")
+
+
+@test("secrets and what rules keep from reading never leave this machine")
+def _(pair):
+    rules = "deny read private/**\n" + RULES
+    with Workspace(pair, rules) as w:
+        w.write(".env", "TOKEN=abc")
+        w.write("private/x", "abc")
+        w.write("id_rsa", "abc")
+        w.write("code.py", "print(1)")
+        os.symlink("private/x", os.path.join(w.path, "way"))
+        w.write("spy.sh", "#!/bin/sh\nls -a\ncat way .env private/x id_rsa 2>/dev/null\ntrue\n", 0o755)
+        done = well(w.exec("--", "./spy.sh"))
+        check.true("abc" not in done.stdout, "a secret was sent: %s" % done.stdout)
+        check.true("code.py" in done.stdout, "code.py was not sent")
+        sandboxes = pair.client.get("/v1/sandboxes").json()["sandboxes"]
+        for path in ("/workspace/.env", "/workspace/private/x", "/workspace/id_rsa"):
+            answer = pair.client.get("/v1/sandboxes/%s/files%s" % (sandboxes[0]["id"], path))
+            check.equal(answer.status, 404, path)
+
+
+@test("what a rule denies to write is dropped and reported, whatever wrote it")
+def _(pair):
+    rules = "deny write ci/**\n" + RULES
+    with Workspace(pair, rules) as w:
+        w.write("ci/deploy", "safe")
+        w.write("run.sh", "#!/bin/sh\nsed -i s/safe/evil/ ci/deploy; echo x >ci/new; echo y >ok\n",
+                0o755)
+        done = w.exec("--", "./run.sh")
+        check.equal(done.returncode, 126, "exit code (%s)" % done.stderr)
+        check.equal(w.read("ci/deploy"), b"safe", "ci/deploy")
+        check.true("ci/new" not in w.tree(), "ci/new came back")
+        check.equal(w.read("ok"), b"y\n", "what was allowed")
+        check.true("ci/deploy" in done.stderr and "deny write" in done.stderr, done.stderr)
+        # The sandbox does not keep its own version either.
+        check.equal(w.exec("--", "cat", "ci/deploy").stdout, "safe", "the sandbox's copy afterwards")
+
+
+@test("links that lead out do not come back")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "1")
+        w.write("run.sh", "#!/bin/sh\nln -s /etc/passwd out; ln -s ../../x up; ln -s a in; mkdir d; "
+                "ln -s ../a d/in", 0o755)
+        done = w.exec("--", "./run.sh")
+        tree = w.tree()
+        check.true("out" not in tree and "up" not in tree, "a link that leads out came back")
+        check.equal(tree["in"], ("link", 0, "a"), "the good link")
+        check.equal(tree["d/in"], ("link", 0, "../a"), "the good link below")
+        check.equal(done.returncode, 126, "exit code")
+
+
+@test("a denied command is not run, says the rule, and exits with 126")
+def _(pair):
+    with Workspace(pair, "deny exec git push **\n" + RULES) as w:
+        w.write("a", "1")
+        done = w.exec("-c", "echo hi && git push origin main")
+        check.equal(done.returncode, 126, "exit code")
+        check.equal(done.stdout, "", "output")
+        check.true("git push" in done.stderr and "test.rules:1" in done.stderr, done.stderr)
+        check.equal(pair.client.get("/v1/sandboxes").json()["sandboxes"], [], "sandboxes made")
+
+
+@test("without a terminal, what no rule allows is denied")
+def _(pair):
+    with Workspace(pair) as w:
+        done = w.exec("--", "curl", "http://example.org")
+        check.equal(done.returncode, 126, "exit code")
+
+
+@test("when the server is away nothing runs here instead")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "1")
+        done = w.exec("-c", "touch ran-here", PINFOLD_URL="http://127.0.0.1:1")
+        check.equal(done.returncode, 125, "exit code")
+        check.true("ran-here" not in w.tree(), "it ran on this machine")
+        check.equal(done.stderr.count("\n"), 1, "one line: %s" % done.stderr)
+
+
+@test("what ignore files name stays on its side")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write(".gitignore", "cache/\n*.o\n")
+        w.write(".pinfoldignore", "big.bin\n!keep.o\n")
+        w.write("cache/here", "local")
+        w.write("big.bin", "local")
+        w.write("keep.o", "sent")
+        well(w.exec("-c", "mkdir cache && echo remote >cache/distant; echo o >x.o"))
+        done = well(w.exec("-c", "ls cache; ls; cat keep.o"))
+        check.true("distant" in done.stdout and "here" not in done.stdout, done.stdout)
+        check.true("big.bin" not in done.stdout and "sent" in done.stdout, done.stdout)
+        check.equal(sorted(w.tree()), [".gitignore", ".pinfoldignore", "big.bin", "cache",
+                                       "cache/here", "keep.o"], "the workspace")
+
+
+@test("a file that somebody changed here meanwhile is reported, not overwritten")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "1")
+        well(w.exec("-c", "true"))
+        sandbox = pair.client.get("/v1/sandboxes").json()["sandboxes"][0]["id"]
+        answer = pair.client.request("PUT", "/v1/sandboxes/%s/files/workspace/a" % sandbox,
+                                     b"theirs")
+        check.true(answer.status < 300, "writing in the sandbox: %d" % answer.status)
+        w.write("a", "mine")
+        done = w.exec("-c", "cat a")
+        check.equal(w.read("a"), b"mine", "the file here")
+        check.equal(done.stdout, "mine", "what the command saw")
+
+
+@test("the sandbox is gone: a new one gets the files")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "1")
+        well(w.exec("--", "cat", "a"))
+        for one in pair.client.get("/v1/sandboxes").json()["sandboxes"]:
+            pair.client.delete("/v1/sandboxes/" + one["id"])
+        done = well(w.exec("--", "cat", "a"))
+        check.equal(done.stdout, "1", "output")
+        check.true("gone" in done.stderr, done.stderr)
+
+
+@test("undo and redo bring back and forth what a command changed, byte for byte")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", b"\0\1\2")
+        w.write("x/keep", "k", 0o600)
+        w.write("x/gone", "g")
+        os.mkdir(os.path.join(w.path, "empty"))
+        before = w.tree()
+        well(w.exec("-c", "echo more >>a; rm -r x/gone empty; echo n >x/new; chmod 755 a"))
+        after = w.tree()
+        check.true(before != after, "nothing was changed")
+        well(w.pinfold("undo", "--yes"))
+        check.equal(w.tree(), before, "after undo")
+        well(w.pinfold("redo", "--yes"))
+        check.equal(w.tree(), after, "after redo")
+        log = well(w.pinfold("log")).stdout
+        check.true("echo more" in log, "log: %s" % log)
+        well(w.pinfold("undo", "verify"))
+
+
+@test("an unchanged tree is not sent again")
+def _(pair):
+    with Workspace(pair) as w:
+        for i in range(300):
+            w.write("d%d/f%d" % (i % 10, i), "x%d" % i)
+        well(w.exec("--", "true"))
+        before = pair.client.get("/metrics").body.decode()
+        well(w.exec("--", "true"))
+        after = pair.client.get("/metrics").body.decode()
+        count = lambda text: sum(
+            float(line.split()[-1]) for line in text.splitlines()
+            if line.startswith("pinfold_http_requests_total") and "POST" in line and "sync" in line)
+        check.equal(count(after), count(before), "requests to sync")
