@@ -250,6 +250,9 @@ static struct accounts_token *accounts_add_token(struct accounts *a,
     t->user = accounts_user_ref(user);
     t->parent = accounts_token_ref(parent);
     t->depth = parent != NULL ? parent->depth + 1 : 0;
+    /* Whatever the store says of it. */
+    if (parent != NULL)
+        t->scopes &= parent->scopes;
     t->refs = 1;
     t->all = a;
     t->cpu_held_ms = 0;

@@ -42,6 +42,13 @@ static int accounts_make_scopes(const struct accounts_token *parent, struct acco
     char names[ACCOUNTS_SCOPE_NAMES_SIZE];
     if (w->scopes == 0)
         w->scopes = parent->scopes & ACCOUNTS_SCOPES_USER;
+    if (w->scopes == 0)
+        w->scopes = parent->scopes & ~(unsigned)ACCOUNTS_ADMIN;
+    /* None at all would mean those that a new token of the user gets. */
+    if (w->scopes == 0)
+        return api_error_set(error, 400, "missing", "/scopes",
+                             "The token that asks has no scope but admin, which a child token gets "
+                             "only when it is named.");
     unsigned more = w->scopes & ~parent->scopes;
     if (more == 0)
         return 0;

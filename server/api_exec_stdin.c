@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "api_exec.h"
+#include "clock.h"
 #include "execs.h"
 #include "json_out.h"
 #include "sandbox.h"
@@ -118,7 +119,10 @@ void api_exec_stdin_post(struct server *s, struct http_req *req, const struct ro
     struct exec *x = api_exec_mine(s, req, args);
     if (x == NULL)
         return;
-    if (route_query_bool(req, "close", &close, &error) < 0 ||
+    /* What is fed to a shell is as much as an execution of one's own. */
+    if (api_runs_check_policy(req, sandbox_policy(x->set->sandbox)->name, &error) < 0 ||
+        accounts_budget_open(req->token, clock_real_ms(), &error) < 0 ||
+        route_query_bool(req, "close", &close, &error) < 0 ||
         api_exec_stdin_skip(req, x, &skip, &error) < 0) {
         http_reply_error(req, &error);
         return;

@@ -239,9 +239,6 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
     } else if (api_runs_record(s, run, req, error) == 0) {
         if (runs_add(&s->runs, run, req->user_name, &err) == 0) {
             traces_answer(req, &run->trace);
-            /* Now that the program has begun, there is time for half of the signature. */
-            if (run->inputs != NULL)
-                receipt_key_prepare(&s->receipt_key, &run->inputs->half);
             return run;
         }
         if (run->store.told && store_sick(s->store) != NULL) {

@@ -264,7 +264,6 @@ struct receipt_inputs *receipt_inputs_new(const struct run_request *r) {
 void receipt_inputs_free(struct receipt_inputs *in) {
     if (in == NULL)
         return;
-    sodium_memzero(&in->half, sizeof(in->half));
     buf_done(&in->text);
     free(in->steps);
     free(in);

@@ -13,12 +13,7 @@
 #define RECEIPT_KEY_TEXT (2 * crypto_sign_SEEDBYTES)
 
 static void receipt_key_of_seed(const unsigned char *seed, struct receipt_key *out) {
-    unsigned char wide[64] = {0};
     crypto_sign_seed_keypair(out->public.bytes, out->secret, seed);
-    /* The scalar is the one that a key for X25519 would have. */
-    crypto_sign_ed25519_sk_to_curve25519(wide, out->secret);
-    crypto_core_ed25519_scalar_reduce(out->scalar, wide);
-    sodium_memzero(wide, sizeof(wide));
     receipt_key_id(&out->public, out->id);
 }
 
@@ -77,7 +72,6 @@ int receipt_key_open(int dir, struct receipt_key *out, bool *made, struct err *e
 
 void receipt_key_wipe(struct receipt_key *key) {
     sodium_memzero(key->secret, sizeof(key->secret));
-    sodium_memzero(key->scalar, sizeof(key->scalar));
 }
 
 void receipt_key_sign(const struct receipt_key *key, const void *message, size_t len,
@@ -85,34 +79,4 @@ void receipt_key_sign(const struct receipt_key *key, const void *message, size_t
     unsigned char signature[crypto_sign_BYTES];
     crypto_sign_detached(signature, NULL, message, len, key->secret);
     receipt_hex(signature, sizeof(signature), hex);
-}
-
-void receipt_key_prepare(const struct receipt_key *key, struct receipt_key_half *half) {
-    unsigned char seed[64], wide[crypto_hash_sha512_BYTES];
-    memcpy(seed, key->secret, 32);
-    randombytes_buf(seed + 32, 32);
-    crypto_hash_sha512(wide, seed, sizeof(seed));
-    crypto_core_ed25519_scalar_reduce(half->number, wide);
-    /* Fails for the number zero alone. */
-    half->ready = crypto_scalarmult_ed25519_base_noclamp(half->point, half->number) == 0;
-    sodium_memzero(seed, sizeof(seed));
-    sodium_memzero(wide, sizeof(wide));
-}
-
-/* RFC 8032, 5.1.6: S = r + SHA-512(R, A, M) * s. */
-void receipt_key_finish(const struct receipt_key *key, struct receipt_key_half *half,
-                        const void *message, size_t len, char hex[129]) {
-    unsigned char wide[crypto_hash_sha512_BYTES], k[32], sum[32];
-    crypto_hash_sha512_state state;
-    crypto_hash_sha512_init(&state);
-    crypto_hash_sha512_update(&state, half->point, sizeof(half->point));
-    crypto_hash_sha512_update(&state, key->public.bytes, sizeof(key->public.bytes));
-    crypto_hash_sha512_update(&state, message, len);
-    crypto_hash_sha512_final(&state, wide);
-    crypto_core_ed25519_scalar_reduce(k, wide);
-    crypto_core_ed25519_scalar_mul(sum, k, key->scalar);
-    crypto_core_ed25519_scalar_add(sum, sum, half->number);
-    receipt_hex(half->point, sizeof(half->point), hex);
-    receipt_hex(sum, sizeof(sum), hex + 64);
-    sodium_memzero(half, sizeof(*half));
 }

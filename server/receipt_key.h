@@ -13,7 +13,6 @@
 
 struct receipt_key {
     unsigned char secret[64]; /* as libsodium has it */
-    unsigned char scalar[32]; /* the secret scalar, reduced */
     struct receipt_public public;
     char id[RECEIPT_KEY_ID_SIZE];
 };
@@ -27,21 +26,9 @@ int receipt_key_load(int dir, struct receipt_key *out, struct err *err);
 /* Overwrites the secret. */
 void receipt_key_wipe(struct receipt_key *key);
 
-/* The half of a signature that does not depend on what is signed: a secret number and its point.
- * Multiplying that point is nearly all that a signature costs, so it is done beforehand, while the
- * program of the run has the processor. Good for one signature only: two with the same number give
- * the key away. So it belongs to one run and is wiped when it is used. The number comes from the
- * kernel's generator, hashed together with the key. */
-struct receipt_key_half {
-    unsigned char number[32], point[32];
-    bool ready;
-};
-void receipt_key_prepare(const struct receipt_key *key, struct receipt_key_half *half);
-/* As receipt_key_sign(), with a half that is ready, and is not any more afterwards. The signature
- * is one like any other to whoever checks it. */
-void receipt_key_finish(const struct receipt_key *key, struct receipt_key_half *half,
-                        const void *message, size_t len, char hex[129]);
-
-/* Signature in hex (129 bytes with the NUL) of any message. */
+/* Signature in hex (129 bytes with the NUL) of any message. All of it is made here, from the key
+ * and the message alone: a secret number that was drawn beforehand, while there is time, would be
+ * the same number in a copy of the machine's memory (a snapshot that is resumed twice), and two
+ * signatures with the same number give the key away. */
 void receipt_key_sign(const struct receipt_key *key, const void *message, size_t len,
                       char hex[129]);

@@ -203,10 +203,7 @@ static int receipt_run_sign(struct run *run, const struct receipt_key *key, stru
     receipt_message(out->data + start, out->len - start, message);
     memcpy(run->inputs->digest, message + RECEIPT_MESSAGE_SIZE - RECEIPT_DIGEST_HEX,
            RECEIPT_DIGEST_HEX);
-    if (run->inputs->half.ready)
-        receipt_key_finish(key, &run->inputs->half, message, RECEIPT_MESSAGE_SIZE - 1, signature);
-    else
-        receipt_key_sign(key, message, RECEIPT_MESSAGE_SIZE - 1, signature);
+    receipt_key_sign(key, message, RECEIPT_MESSAGE_SIZE - 1, signature);
     return buf_printf(out, NULL, ",\"signature\":\"%s\"}", signature);
 }
 

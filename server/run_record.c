@@ -355,6 +355,17 @@ static struct events_record *run_record_read_list(struct record_in *in, uint64_t
     return list;
 }
 
+/* Whoever follows goes from number to number, and would never come to an end otherwise. */
+static bool run_record_events_in_order(const struct events_record *list, uint64_t count,
+                                       uint64_t before) {
+    for (uint64_t i = 0; i < count; i++) {
+        if (list[i].seq <= before || list[i].seq == UINT64_MAX)
+            return false;
+        before = list[i].seq;
+    }
+    return true;
+}
+
 static void run_record_read_events(struct record_in *in, struct run *run) {
     struct events *e = &run->events;
     uint64_t first = record_get(in), mid = record_get(in), last = record_get(in);
@@ -368,6 +379,12 @@ static void run_record_read_events(struct record_in *in, struct run *run) {
     e->last = run_record_read_list(in, last, run);
     if (in->bad)
         return;
+    if (!run_record_events_in_order(e->first, first, 0) ||
+        !run_record_events_in_order(e->mid, mid, first) ||
+        !run_record_events_in_order(e->last, last, mid > 0 ? e->mid[mid - 1].seq : first)) {
+        in->bad = true;
+        return;
+    }
     e->first_count = e->first_alloc = (size_t)first;
     e->mid_count = e->mid_alloc = (size_t)mid;
     e->last_count = e->last_alloc = (size_t)last;
@@ -376,9 +393,12 @@ static void run_record_read_events(struct record_in *in, struct run *run) {
                                          : first > 0 ? &e->first[first - 1]
                                                      : NULL;
     e->next_seq = newest != NULL ? newest->seq + 1 : 1;
-    /* Records 1 … n are found by their number. */
+    /* Records 1 … n are found by their number, and so are those of the ring. */
     for (size_t i = 0; i < e->first_count; i++)
         if (e->first[i].seq != i + 1)
+            in->bad = true;
+    for (size_t i = 1; i < e->last_count; i++)
+        if (e->last[i].seq != e->last[0].seq + i)
             in->bad = true;
 }
 

@@ -288,3 +288,21 @@ def _(_pair):
         code, text = ledger.tool("audit", "verify", state=pair.state)
         check.equal(code, 1, "exit code of verify after the cut")
         check.holds(text, "are missing", "what verify says")
+
+
+@test("no flood of requests that fail hides the one that succeeds", case=149)
+def _(pair):
+    with contextlib.closing(pair.user_client("flood")) as one:
+        for _ in range(650):
+            answer = one.post("/v1/tokens/children", {"scopes": ["admin"]})
+        check.error(answer, 403, "wider_than_parent")
+        made = one.post("/v1/tokens/children", {"label": "quiet"})
+        check.equal(made.status, 201, "status")
+        check.equal(one.delete("/v1/tokens/" + made.json()["id"]).status, 204, "status")
+        user = one.get("/v1/me").json()["user"]
+    # (the records are there before the answers)
+    asked = of(pair, type="asked", what="tokens", user=user)
+    check.equal(len(asked), 652, "records of what was asked")
+    check.equal((asked[-1]["op"], asked[-1]["id"]), ("DELETE /v1/tokens/{}", made.json()["id"]),
+                "the newest")
+    check.equal(of(pair, type="summed", of="tokens", user=user), [], "sums")

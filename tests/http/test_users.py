@@ -453,3 +453,38 @@ def _(_):
         check.ok(inner.run(argv=["true"]))
         check.error(inner.send(argv=["true"]), 429, "budget")
         check.error(inner.post("/v1/sandboxes", {}), 403, "scope")
+
+
+@test("a token that has only the scope metrics makes no child that can do more", case=138)
+def _(pair):
+    name = new_user(pair)[0]
+    admin = pair.client.get("/v1/me").json()["user"]
+    for owner in (name, admin):
+        for scopes in (["metrics"], ["read"], ["run"], ["metrics", "admin"]):
+            one = new_token(pair, owner, scopes=scopes)
+            answer = one.post("/v1/tokens/children", {})
+            check.equal(answer.status, 201, "POST of a child of %r" % scopes)
+            check.equal(answer.json()["scopes"], [n for n in scopes if n != "admin"], "scopes")
+        only = new_token(pair, owner, scopes=["admin"])
+        check.error(only.post("/v1/tokens/children", {}), 400, "missing", "/scopes")
+        inner = child(only, pair, scopes=["admin"])
+        check.error(inner.post("/v1/tokens/children", {}), 400, "missing", "/scopes")
+
+
+@test("a token's policies count for what is fed to a shell that runs already", case=138)
+def _(pair):
+    name, one = new_user(pair)
+    at = "/v1/sandboxes/" + one.post("/v1/sandboxes", {"policy": "default"}).json()["id"]
+    shell = {"argv": ["sh"], "background": True, "stdin_open": True}
+    path = at + "/exec/" + one.post(at + "/exec", shell).json()["id"]
+    narrow, late = new_token(pair, name, policies=["judge"]), None
+    answer = narrow.request("POST", path + "/stdin", b"echo narrow\n")
+    check.error(answer, 403, "policy_not_allowed")
+    late = child(one, pair, budget={"until": int(time.time() * 1000) + 30})
+    time.sleep(0.05)
+    check.error(late.request("POST", path + "/stdin", b"echo late\n"), 429, "budget")
+    allowed = new_token(pair, name, policies=["default"])
+    check.equal(allowed.request("POST", path + "/stdin?close=true", b"echo mine\n").status, 200, "stdin")
+    check.eventually(lambda: one.get(path).json()["state"] == "done", 3, "the shell is over")
+    check.equal(one.get(path + "/stdout").body, b"mine\n", "output")
+    one.delete(at)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "clock.h"
 #include "results.h"
 #include "runs.h"
@@ -152,6 +153,25 @@ static void test_an_unfinished_one_can_be_told_from_a_finished_one(void **state)
     run_free(back);
 }
 
+/* All that can be asked of a run that was read; a reader of its events comes to an end. */
+static void ask(struct run *run) {
+    struct run_watcher w = {.after = 0};
+    struct buf out;
+    buf_init(&out, 64000000);
+    assert_int_equal(answer_encode(run, 0, &out, NULL), 0);
+    for (int n = 0; n < 10000; n++) {
+        buf_clear(&out);
+        uint64_t before = w.after;
+        if (answer_events(run, &w, 4096, &out, NULL) != 0)
+            break;
+        if (w.after == before)
+            break;
+        assert_true(w.after > before);
+        assert_int_not_equal(n, 9999);
+    }
+    buf_done(&out);
+}
+
 /* The memory is exactly as long as what is read, so that the sanitizer sees a byte too many. */
 static void try(struct place *p, const char *data, size_t len, bool may_be_good) {
     struct err err = {0};
@@ -164,6 +184,8 @@ static void try(struct place *p, const char *data, size_t len, bool may_be_good)
         assert_int_equal(err.kind, ERR_INVALID);
     else if (!may_be_good)
         fail_msg("a record that was cut to %zu bytes was taken", len);
+    else
+        ask(run);
     run_free(run);
 }
 
@@ -190,6 +212,35 @@ static void test_damaged_records_are_refused_or_read_but_never_trusted(void **st
     run_free(run);
 }
 
+static void test_events_out_of_order_are_refused(void **state) {
+    struct place *p = *state;
+    struct err err = {0};
+    for (int way = 0; way < 4; way++) {
+        struct run *run = make(p, true);
+        struct buf b;
+        /* More than the first and the last hold: the middle has some, too. */
+        for (uint64_t i = 0; i < 3 * EVENTS_KEEP; i++)
+            assert_int_equal(events_output(&run->events, EVENTS_STDOUT, 0, 90000 + 2 * i, 1, NULL),
+                             0);
+        struct events *e = &run->events;
+        assert_true(e->mid_count > 0 && e->last_count > 2);
+        if (way == 1) /* one that would be given out again and again */
+            e->last[(e->last_start + 2) % e->last_alloc].seq = 1;
+        else if (way == 2)
+            e->mid[0].seq = 1;
+        else if (way == 3)
+            e->first[1].seq = UINT64_MAX;
+        write_run(run, &b);
+        struct run *back = run_record_read(&p->runs, b.data, b.len, &err);
+        assert_int_equal(back != NULL, way == 0);
+        if (back != NULL)
+            ask(back);
+        buf_done(&b);
+        run_free(run);
+        run_free(back);
+    }
+}
+
 static void test_sections_of_a_newer_writer_are_skipped(void **state) {
     struct place *p = *state;
     struct err err = {0};
@@ -211,6 +262,7 @@ int main(void) {
         TEST(test_what_is_read_is_what_was_written),
         TEST(test_an_unfinished_one_can_be_told_from_a_finished_one),
         TEST(test_damaged_records_are_refused_or_read_but_never_trusted),
+        TEST(test_events_out_of_order_are_refused),
         TEST(test_sections_of_a_newer_writer_are_skipped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
