@@ -17,8 +17,14 @@ struct exec_record_started {
     uint32_t end_on;
     uint16_t rows, cols;
     uint16_t name_len, command_len; /* NUL-terminated texts that follow, with their NUL, and behind
-                                       them the struct trace */
+                                       them a struct exec_record_asked */
     char id[EXEC_ID_SIZE];
+};
+
+/* Older servers wrote less of it, or nothing. */
+struct exec_record_asked {
+    struct trace trace;
+    char token[ACCOUNTS_TOKEN_ID_SIZE]; /* "" = of nobody who is known */
 };
 
 enum exec_record_file {
@@ -60,10 +66,15 @@ int exec_record_start(struct exec *x, struct err *err) {
     r.name_len = (uint16_t)(strlen(x->name) + 1);
     r.command_len = (uint16_t)(strlen(x->command) + 1);
     str_copy(r.id, sizeof(r.id), x->id);
+    struct exec_record_asked asked;
+    memset(&asked, 0, sizeof(asked));
+    asked.trace = x->trace;
+    if (x->token != NULL)
+        str_copy(asked.token, sizeof(asked.token), x->token->id);
     struct iovec parts[] = {{.iov_base = &r, .iov_len = sizeof(r)},
                             {.iov_base = x->name, .iov_len = r.name_len},
                             {.iov_base = x->command, .iov_len = r.command_len},
-                            {.iov_base = &x->trace, .iov_len = sizeof(x->trace)}};
+                            {.iov_base = &asked, .iov_len = sizeof(asked)}};
     return spool_log_append(&x->set->log, SPOOL_LOG_START, x->number, parts, 4, &x->start_place,
                             err);
 }
@@ -157,24 +168,24 @@ struct exec *exec_record_read_start(struct execs *set, const struct spool_log_re
         return NULL;
     memcpy(&r, rec->payload, sizeof(r));
     const char *name = rec->payload + sizeof(r), *command = name + r.name_len;
-    struct trace trace;
+    struct exec_record_asked asked = {0};
     size_t texts = sizeof(r) + r.name_len + (size_t)r.command_len;
-    memset(&trace, 0, sizeof(trace));
-    if ((rec->place.len != texts && rec->place.len != texts + sizeof(trace)) ||
+    size_t rest = rec->place.len - texts;
+    if (rec->place.len < texts ||
+        (rest != 0 && rest != sizeof(asked.trace) && rest != sizeof(asked)) ||
         !exec_record_text_ok(name, r.name_len, EXEC_NAME_SIZE) ||
         !exec_record_text_ok(command, r.command_len, EXEC_COMMAND_SIZE) ||
         r.id[sizeof(r.id) - 1] != '\0' || !exec_request_id_ok(r.id))
         return NULL;
-    /* A record of a server that knew nothing of traces ends here. */
-    if (rec->place.len > texts)
-        memcpy(&trace, rec->payload + texts, sizeof(trace));
-    trace.from[sizeof(trace.from) - 1] = '\0';
+    memcpy(&asked, rec->payload + texts, rest);
+    asked.trace.from[sizeof(asked.trace.from) - 1] = '\0';
+    asked.token[sizeof(asked.token) - 1] = '\0';
     struct exec_birth birth = {.id = r.id,
                                .name = name,
                                .command = command,
                                .hash = r.hash,
                                .limits = &r.limits,
-                               .trace = &trace,
+                               .trace = &asked.trace,
                                .flags = r.flags,
                                .end_on = r.end_on,
                                .rows = r.rows,
@@ -182,6 +193,9 @@ struct exec *exec_record_read_start(struct execs *set, const struct spool_log_re
     struct exec *x = exec_new(set, &birth, NULL);
     if (x == NULL)
         return NULL;
+    if (set->hub->accounts != NULL && asked.token[0] != '\0')
+        x->token = accounts_token_ref(accounts_token_find(set->hub->accounts, asked.token));
+    x->task.token = x->token;
     x->created_ms = r.created_ms;
     x->number = rec->number;
     x->task.number = rec->number;

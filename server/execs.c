@@ -334,6 +334,8 @@ static void execs_load_running(struct exec *x) {
     if ((x->flags & EXEC_PTY) != 0)
         execs_load_terminal(x);
     exec_io_recover(x);
+    if (x->token != NULL)
+        accounts_budget_again(x->token, x->limits.values.v[LIMIT_CPU_MS], &x->hold);
     x->set->running++;
 }
 
@@ -450,6 +452,7 @@ int execs_attach(struct server *s, struct sandbox *sb, struct err *err) {
     if (s->exec_hub != NULL) {
         s->exec_hub->audit = &s->audit;
         s->exec_hub->ended = s->exec_ended;
+        s->exec_hub->accounts = s->accounts.accounts;
     }
     if (s->exec_hub == NULL)
         return -1;

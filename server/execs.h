@@ -40,7 +40,8 @@ struct exec_hub {
     /* An execution is over: recorded. May be NULL. */
     void (*ended)(struct audit *audit, const struct exec *x);
     struct audit *audit;
-    int scratch[2]; /* a pipe, to look into other ones; -1 = none */
+    const struct accounts *accounts; /* whose tokens ask; borrowed; NULL = nobody's */
+    int scratch[2];                  /* a pipe, to look into other ones; -1 = none */
     char copies[SPOOL_STREAMS][EXEC_INLINE_MAX];
 };
 

@@ -96,9 +96,8 @@ struct exec {
     struct execs *set;        /* borrowed */
     struct exec *newer, *older;
     char id[EXEC_ID_SIZE];
-    struct accounts_token
-        *token;                /* that asked for it; counted; NULL = an earlier server was asked */
-    struct accounts_hold hold; /* of that token's budget */
+    struct accounts_token *token; /* that asked for it; counted; NULL = it is not known any more */
+    struct accounts_hold hold;    /* of that token's budget */
     uint8_t hash[EXEC_HASH_SIZE]; /* of what was asked for, when the client chose the id */
     uint32_t number;
     uint32_t flags; /* mask of enum exec_flag */

@@ -27,6 +27,8 @@ struct sandbox {
     struct limits_effective limits;
     struct request_env env;
     struct execs *part;
+    struct accounts *accounts;    /* NULL = nobody's */
+    struct accounts_token *token; /* asks for what is started; NULL = none */
     uint32_t next;
     struct sandbox_task *task; /* the last one that was sent */
     int in, out[2];            /* the command's ends; -1 = none */
@@ -128,6 +130,7 @@ static inline struct execs *attach(struct sandbox *sb) {
     struct err err = {0};
     struct exec_hub *hub = execs_hub_new(sb->loop, &sb->log, &sb->metrics, &err);
     assert_non_null(hub);
+    hub->accounts = sb->accounts;
     struct execs *set = execs_new(hub, sb, &err);
     if (set == NULL)
         fail_msg("%s", err.text);
@@ -218,6 +221,7 @@ static inline struct exec *start(struct sandbox *sb, const char *id, const char 
                                .cols = r.cols};
     struct exec *x = exec_new(sb->part, &birth, &err);
     assert_non_null(x);
+    x->token = accounts_token_ref(sb->token);
     execs_insert(sb->part, x);
     if (exec_send(x, &r, &err) < 0) {
         assert_true(sb->refuse);
@@ -238,6 +242,7 @@ static inline void finish_now(struct sandbox *sb) {
     memset(&end, 0, sizeof(end));
     end.cause = CAUSE_EXIT;
     end.usage.wall_ns = 5000000;
+    end.usage.cpu_user_ns = 700000000;
     fd_close(&sb->out[0]);
     fd_close(&sb->out[1]);
     fd_close(&sb->in);

@@ -61,7 +61,7 @@ static void test_a_start_with_and_without_its_trace(void **state) {
     struct spool_log *log = &sb->part->log;
     struct err err = {0};
     char payload[4096];
-    size_t len = x->start_place.len, old = len - sizeof(trace);
+    size_t len = x->start_place.len, old = len - sizeof(trace) - ACCOUNTS_TOKEN_ID_SIZE;
     uint32_t number = x->number;
     assert_int_equal(pread(log->fd, payload, len, (off_t)x->start_place.at), (ssize_t)len);
     struct iovec parts[] = {{.iov_base = payload, .iov_len = old},
@@ -76,6 +76,39 @@ static void test_a_start_with_and_without_its_trace(void **state) {
     assert_memory_equal(&numbered(sb, number + 2)->trace, &trace, sizeof(trace));
     for (x = sb->part->newest; x != NULL; x = x->older)
         assert_int_not_equal(x->number, number + 3); /* it is of neither length */
+}
+
+static void test_who_asked_is_charged_after_a_kill_too(void **state) {
+    struct sandbox *sb = *state;
+    struct err err = {0};
+    struct accounts_user user = {.name = "ann"};
+    struct accounts_token row = {.id = "tok_a",
+                                 .expires_ms = ACCOUNTS_NEVER,
+                                 .until_ms = ACCOUNTS_NEVER,
+                                 .cpu_budget_ms = 5000,
+                                 .runs_budget = UINT64_MAX};
+    struct accounts *accounts = accounts_new(&err);
+    assert_non_null(accounts);
+    assert_non_null(accounts_put_user(accounts, &user, &err));
+    struct accounts_token *token = accounts_put_token(accounts, &row, "ann", NULL, &err);
+    assert_non_null(token);
+    sb->accounts = accounts;
+    sb->token = token;
+    sb->limits.values.v[LIMIT_CPU_MS] = 2000;
+    start(sb, ID("w"), JSON);
+    killed(sb);
+    struct exec *x = execs_find(sb->part, ID("w"));
+    assert_non_null(x);
+    assert_ptr_equal(x->token, token);
+    assert_ptr_equal(x->task.token, token);
+    assert_int_equal(token->cpu_held_ms, 2000);
+    adopt(sb, x->number);
+    finish(sb);
+    assert_int_equal(token->cpu_held_ms, 0);
+    assert_int_equal(token->cpu_spent_ms, 700);
+    execs_forget(x, true);
+    sb->part->hub->accounts = sb->accounts = NULL;
+    accounts_free(accounts);
 }
 
 static void test_a_long_one_goes_on_over_a_kill(void **state) {
@@ -310,6 +343,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_short_one_lies_in_the_journal, setup, teardown),
         cmocka_unit_test_setup_teardown(test_a_start_with_and_without_its_trace, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_who_asked_is_charged_after_a_kill_too, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_a_long_one_goes_on_over_a_kill, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_the_runner_does_not_know_was_interrupted, setup,
                                         teardown),
