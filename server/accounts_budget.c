@@ -68,15 +68,20 @@ void accounts_budget_again(struct accounts_token *t, uint64_t cpu_ms, struct acc
     hold->cpu_ms = cpu_ms;
 }
 
-void accounts_budget_settle(struct accounts_hold *hold, uint64_t used_ms) {
+void accounts_budget_leave(struct accounts_hold *hold) {
     struct accounts_token *t = hold->token;
-    for (struct accounts_token *at = t; at != NULL; at = at->parent) {
+    for (struct accounts_token *at = t; at != NULL; at = at->parent)
         at->cpu_held_ms = accounts_budget_minus(at->cpu_held_ms, hold->cpu_ms);
+    *hold = (struct accounts_hold){0};
+    accounts_token_unref(t);
+}
+
+void accounts_budget_settle(struct accounts_hold *hold, uint64_t used_ms) {
+    for (struct accounts_token *at = hold->token; at != NULL; at = at->parent) {
         at->cpu_spent_ms += used_ms;
         accounts_spent(at);
     }
-    *hold = (struct accounts_hold){0};
-    accounts_token_unref(t);
+    accounts_budget_leave(hold);
 }
 
 void accounts_budget_release(struct accounts_hold *hold) {

@@ -24,5 +24,7 @@ void accounts_budget_again(struct accounts_token *t, uint64_t cpu_ms, struct acc
 void accounts_budget_settle(struct accounts_hold *hold, uint64_t used_ms);
 /* It was never begun. */
 void accounts_budget_release(struct accounts_hold *hold);
+/* The next server begins it (accounts_budget_again()): it stays counted. */
+void accounts_budget_leave(struct accounts_hold *hold);
 /* May it start anything at this time? (Sandboxes use nothing of the other two by themselves.) */
 int accounts_budget_open(const struct accounts_token *t, uint64_t now_ms, struct api_error *error);

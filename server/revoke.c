@@ -48,7 +48,7 @@ static void revoke_snapshots(struct server *s) {
     struct snapshot *older;
     for (struct snapshot *snap = s->snapshots.newest; snap != NULL; snap = older) {
         older = snap->older;
-        if (!snap->step && snap->settled && revoke_is_deleted(s, snap->owner))
+        if (!snap->step && revoke_is_deleted(s, snap->owner))
             snapshots_remove(&s->snapshots, snap);
     }
 }
@@ -56,8 +56,6 @@ static void revoke_snapshots(struct server *s) {
 void revoke_now(void *server) {
     struct server *s = server;
     struct sandbox *older;
-    if (s->http == NULL)
-        return;
     http_break(s->http, revoke_is_open, s);
     runs_cancel_some(&s->runs, revoke_is_run_unwanted, s);
     for (struct sandbox *sb = s->sandboxes.newest; sb != NULL; sb = older) {

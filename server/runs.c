@@ -50,6 +50,8 @@ void runs_done(struct runs *runs) {
         struct run *run = runs->oldest;
         runs->oldest = run->newer;
         run_keep_drop(run);
+        if (runs_is_kept(run))
+            accounts_budget_leave(&run->hold);
         run_free(run);
     }
     fd_close(&runs->results);
@@ -261,7 +263,7 @@ static void runs_dispatch(void *arg) {
                       runs_starved, runs, NULL);
 }
 
-void runs_memory(void *arg) {
+void runs_go_on(void *arg) {
     struct runs *runs = arg;
     queue_go_on(&runs->queue, NULL);
     runs_room(runs);
@@ -470,6 +472,8 @@ int runs_requeue(struct runs *runs, struct run *run, struct err *err) {
     run->created_ns = clock_mono_ns();
     if (runs_enqueue(runs, run, err) < 0)
         return -1;
+    quota_hold(runs->quota, &run->held, run->token, run->owner);
+    quota_take(runs->quota, &run->held, QUOTA_RUNS, 1);
     runs_insert(runs, run);
     return 0;
 }

@@ -99,8 +99,9 @@ void runs_cancel_all(struct runs *runs, enum cause cause);
 void runs_cancel_some(struct runs *runs, bool (*is_meant)(void *arg, const struct run *run),
                       void *arg);
 
-/* There may be memory for what waits. */
-void runs_memory(void *runs);
+/* What was set aside looks again: there may be memory for it, or its user's quota is another one.
+ */
+void runs_go_on(void *runs);
 /* Something was given back that runs of this user, or made with this token (NULL: none), may wait
  * for. */
 void runs_quota_freed(void *runs, const char *user, struct accounts_token *token);

@@ -147,9 +147,17 @@ static int serve_memory(struct serve *v, struct err *err) {
     return 0;
 }
 
+static void serve_accounts_changed(void *arg) {
+    struct server *s = arg;
+    if (s->http == NULL)
+        return; /* nothing has begun */
+    revoke_now(s);
+    runs_go_on(&s->runs);
+}
+
 static int serve_accounts(struct serve *v, struct err *err) {
     struct server *s = &v->server;
-    s->accounts.revoked = revoke_now;
+    s->accounts.revoked = serve_accounts_changed;
     s->accounts.arg = s;
     return accounts_live_start(&s->accounts, s->loop, s->store, &s->log, err);
 }
@@ -168,7 +176,7 @@ static int serve_quota(struct serve *v, struct err *err) {
 static void serve_memory_room(void *arg) {
     struct server *s = arg;
     sandboxes_room(&s->sandboxes);
-    runs_memory(&s->runs);
+    runs_go_on(&s->runs);
 }
 
 static int serve_memory_budget(struct serve *v, struct err *err) {
@@ -363,6 +371,13 @@ static int serve_http(struct serve *v, struct err *err) {
     return loop_add(s->loop, &v->signal_source, v->signals, EPOLLIN, serve_signal, v, err);
 }
 
+/* Users may have been deleted while no server ran. */
+static int serve_revoked(struct serve *v, struct err *err) {
+    (void)err;
+    revoke_now(&v->server);
+    return 0;
+}
+
 static int (*const serve_stages[])(struct serve *v, struct err *err) = {
     serve_tls,         /* certificate and key */
     serve_enter_state, /* the state directory and its lock */
@@ -381,6 +396,7 @@ static int (*const serve_stages[])(struct serve *v, struct err *err) = {
     serve_core,    /* workers, connections to the runner */
     serve_results, /* what the database knows of runs */
     serve_http,
+    serve_revoked, /* what is there belongs to somebody */
 };
 
 /* Signals. */

@@ -147,11 +147,12 @@ static void snapshots_pass_on(struct snapshots *s, const struct snapshot *snap) 
 }
 
 void snapshots_remove(struct snapshots *s, struct snapshot *snap) {
-    struct link *l = links_find(s->links, snap->shard);
+    /* A shard that is away, or has not said yet what it has, hears of it when it does. */
+    struct link *l = snap->settled ? links_find(s->links, snap->shard) : NULL;
     if (l != NULL)
         link_drop_snapshot(l, snap->id);
     snapshots_pass_on(s, snap);
-    snapshots_forget(s, snap); /* a shard that is away hears of it when it is back */
+    snapshots_forget(s, snap);
 }
 
 struct snapshot *snapshots_of_step(const struct snapshots *s, const char *run, uint32_t index) {

@@ -88,6 +88,19 @@ def _(pair):
     check.true(starts == sorted(starts), "they did not start in their order")
 
 
+@test("a quota that is raised lets out what waits for it")
+def _(pair):
+    one = user(pair, "parallel_runs=1")
+    first = one.submit(argv=["sleep", "20"])
+    one.wait_state(first, ("running",))
+    second = one.submit(argv=["true"])
+    check.equal(one.fetch(second)["state"], "queued", "state before")
+    change(pair, one, "parallel_runs=2")
+    check.ok(one.wait_done(second, 5))
+    check.equal(one.fetch(first)["state"], "running", "the other one")
+    one.delete("/v1/runs/" + first)
+
+
 @test("mem_bytes: runs wait for each other's memory, what never fits is refused at once")
 def _(pair):
     one = user(pair, "mem_bytes=%d" % (300 * MIB), "disk_bytes=2G")
@@ -252,3 +265,28 @@ def _(_):
         for name in ("cpu_ms_per_day", "runs_today"):
             check.equal(again[name], used[name], name + " after kill -9")
         check.equal(again["runs"], 0, "runs after kill -9")
+
+
+@test("what waited for an earlier server is counted and waits for its quota", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=4, warm=1) as pair:
+        # With a limit on the day, its use is written at once.
+        one = user(pair, "parallel_runs=1", "cpu_ms_per_day=1h")
+        first = one.submit(argv=["sleep", "20"])
+        one.wait_state(first, ("running",))
+        rest = [one.submit(sh="while [ ! -e /workspace/go ]; do sleep 0.05; done; exit 3")
+                for _ in range(2)]
+        today = me(one)["used"]["runs_today"]
+        pair.kill9_server()
+        pair.start_server()
+        pair.wait_ready()
+        check.equal(one.wait_done(first)["steps"][0]["end"]["cause"], "interrupted", "the first")
+        one.wait_state(rest[0], ("running",))
+        seen = me(one)
+        check.equal((seen["used"]["runs"], seen["used"]["parallel_runs"]), (2, 1), "used")
+        check.equal(seen["used"]["runs_today"], today, "runs of the day")
+        check.equal(one.fetch(rest[1])["state"], "queued", "state of the last")
+        one.delete("/v1/runs/" + rest[0])
+        one.wait_state(rest[1], ("running",))
+        one.delete("/v1/runs/" + rest[1])
+        check.eventually(lambda: me(one)["used"]["runs"] == 0, 5, "everything is given back")

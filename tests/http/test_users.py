@@ -1,10 +1,13 @@
 """Users and tokens: who may do what, what a child token may do, and how soon all of that ends."""
 
 import http.client
+import os
+import signal
 import subprocess
 import time
 
 import check
+import clean
 import harness
 from client import Client, nonce
 from suite import test
@@ -488,3 +491,43 @@ def _(pair):
     check.eventually(lambda: one.get(path).json()["state"] == "done", 3, "the shell is over")
     check.equal(one.get(path + "/stdout").body, b"mine\n", "output")
     one.delete(at)
+
+
+@test("what waits for the next server stays counted by its token's budget", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=1, warm=1) as pair:
+        _, one = new_user(pair)
+        inner = child(one, pair, budget={"runs": 2})
+        first = one.submit(argv=["sleep", "1"])
+        one.wait_state(first, ("running",))
+        rest = [inner.submit(argv=["true"]) for _ in range(2)]
+        os.kill(pair.server_pid, signal.SIGTERM)
+        check.equal(pair.server.wait(15), 0, "exit code of the server")
+        pair.server = None
+        pair.client.close()
+        pair.start_server()
+        pair.wait_ready()
+        for run in rest:
+            check.ok(inner.wait_done(run))
+        check.error(inner.send(argv=["true"]), 429, "budget")
+
+
+@test("of a user who was deleted while no server ran nothing is left", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=4, warm=1) as pair:
+        name, one = new_user(pair)
+        box = one.post("/v1/sandboxes", {}).json()["id"]
+        at = "/v1/sandboxes/" + box
+        check.equal(one.post(at + "/exec", {"argv": ["sleep", "60"], "background": True}).status, 202,
+                    "exec")
+        check.equal(one.post(at + "/snapshots", {}).status, 201, "snapshots")
+        command(pair, "user", "list")
+        pair.kill9_server()
+        command(pair, "user", "delete", name)
+        pair.start_server()
+        pair.wait_ready()
+        none = b'\npinfold_sandboxes{state="ready"} 0\n'
+        check.eventually(lambda: none in pair.client.get("/metrics").body, 5, "its sandbox ends")
+        check.eventually(lambda: b"\npinfold_snapshots 0\n" in pair.client.get("/metrics").body, 5,
+                         "its snapshot goes")
+        check.eventually(lambda: not clean.marked(pair.client.mark), 5, "no program is left")

@@ -95,6 +95,23 @@ static void test_all_above_spend(void **state) {
     assert_int_equal(hold(top, 5000, 0, &h), -1);
 }
 
+static void test_what_the_next_server_begins_stays_counted(void **state) {
+    (void)state;
+    struct accounts_hold h = {0};
+    struct accounts_token *top = add("a", NULL, UINT64_MAX, 3);
+    struct accounts_token *low = add("b", "a", 1000, UINT64_MAX);
+    assert_int_equal(hold(low, 400, 400, &h), 0);
+    accounts_budget_leave(&h);
+    accounts_budget_leave(&h); /* again: nothing */
+    assert_null(h.token);
+    assert_int_equal(low->cpu_held_ms, 0);
+    assert_int_equal(low->cpu_spent_ms, 0);
+    assert_int_equal(top->runs_spent, 1);
+    accounts_budget_again(low, 400, &h);
+    accounts_budget_release(&h);
+    assert_int_equal(top->runs_spent, 0);
+}
+
 static void test_held_twice(void **state) {
     (void)state;
     struct accounts_hold first = {0}, second = {0};
@@ -159,6 +176,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_none, setup, teardown),
         cmocka_unit_test_setup_teardown(test_all_above_spend, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_the_next_server_begins_stays_counted, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_held_twice, setup, teardown),
         cmocka_unit_test_setup_teardown(test_until, setup, teardown),
         cmocka_unit_test_setup_teardown(test_again, setup, teardown),
