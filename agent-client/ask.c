@@ -21,14 +21,15 @@ char ask_person(const char *question, const char *choices) {
     FILE *tty = fopen("/dev/tty", "r+e");
     if (tty == NULL)
         return 'n';
+    /* A key that was meant for something else is no consent; one that comes after the question is.
+     */
+    tcflush(fileno(tty), TCIFLUSH);
     say_put(tty, question);
     fputs(" [", tty);
     for (const char *c = choices; *c != '\0'; c++)
         fprintf(tty, "%s%c", c > choices ? "/" : "", *c);
     fputs("] ", tty);
     fflush(tty);
-    /* A key that was meant for something else is no consent. */
-    tcflush(fileno(tty), TCIFLUSH);
     if (fgets(answer, sizeof(answer), tty) == NULL)
         answer[0] = '\0';
     fclose(tty);

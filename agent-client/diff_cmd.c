@@ -1,6 +1,7 @@
 /* pinfold diff: what an entry of the journal changed. The lines are compared by diff(1), which gets
  * the contents as descriptors; nothing of the workspace is run. */
 #include <fcntl.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,37 @@
 #include "say.h"
 #include "undo.h"
 #include "undo_cmd.h"
+#include "ws_tree.h"
+
+#define DIFF_CMD_FDS 10 /* descriptors of the two sides in diff(1), above those that are in use */
 
 struct diff_cmd {
     struct undo *u;
     const char *id; /* NULL: the newest */
     int root;
-    bool found;
+    bool found, colour;
 };
+
+/* The file of the workspace, when it still is what the entry made of it; -1 when somebody changed
+ * it since. */
+static int diff_cmd_present(const struct diff_cmd *d, const char *path,
+                            const struct undo_state *s) {
+    crypto_hash_sha256_state hash;
+    uint8_t digest[UNDO_HASH_SIZE];
+    char block[65536];
+    ssize_t n;
+    fd_cleanup int fd = ws_tree_open(d->root, path, NULL);
+
+    if (fd < 0)
+        return -1;
+    crypto_hash_sha256_init(&hash);
+    while ((n = read(fd, block, sizeof(block))) > 0)
+        crypto_hash_sha256_update(&hash, (const unsigned char *)block, (size_t)n);
+    crypto_hash_sha256_final(&hash, digest);
+    if (n < 0 || memcmp(digest, s->sha256, sizeof(digest)) != 0 || lseek(fd, 0, SEEK_SET) != 0)
+        return -1;
+    return fd_steal(&fd);
+}
 
 /* Contents of one side: of the journal, or of the workspace when they are still there. */
 static int diff_cmd_side(const struct diff_cmd *d, const struct undo_change *c,
@@ -29,7 +54,24 @@ static int diff_cmd_side(const struct diff_cmd *d, const struct undo_change *c,
     if (s->type != UNDO_FILE)
         return open("/dev/null", O_RDONLY | O_CLOEXEC);
     fd = undo_contents(d->u, s->sha256, NULL);
-    return fd >= 0 ? fd : openat(d->root, c->path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    return fd >= 0 ? fd : diff_cmd_present(d, c->path, s);
+}
+
+/* In the child. Copied upwards first: one of them may have the number that the other shall get. */
+static void diff_cmd_exec(const struct diff_cmd *d, const int sides[2],
+                          char label[2][UNDO_PATH_MAX + 16]) {
+    char name[2][24];
+
+    for (int i = 0; i < 2; i++) {
+        int fd = fcntl(sides[i], F_DUPFD, DIFF_CMD_FDS);
+
+        if (fd < 0)
+            _exit(127);
+        snprintf(name[i], sizeof(name[i]), "/dev/fd/%d", fd);
+    }
+    execlp("diff", "diff", d->colour ? "--color=always" : "--color=never", "-u", "--label",
+           label[0], "--label", label[1], name[0], name[1], (char *)NULL);
+    _exit(127);
 }
 
 static void diff_cmd_files(const struct diff_cmd *d, const struct undo_change *c) {
@@ -37,10 +79,11 @@ static void diff_cmd_files(const struct diff_cmd *d, const struct undo_change *c
     fd_cleanup int new = diff_cmd_side(d, c, &c->after);
     char label[2][UNDO_PATH_MAX + 16], clean[UNDO_PATH_MAX];
     pid_t pid;
-    int status;
+    int status = 0;
 
     if (old < 0 || new < 0) {
-        puts("  (the contents are not in the journal any more)");
+        puts(new < 0 ? "  (it was changed since by something else: the contents are gone)"
+                     : "  (the contents are not in the journal any more)");
         return;
     }
     say_clean(clean, sizeof(clean), c->path);
@@ -49,15 +92,10 @@ static void diff_cmd_files(const struct diff_cmd *d, const struct undo_change *c
     snprintf(label[1], sizeof(label[1]), "%s%s", c->after.type == UNDO_FILE ? "after/" : "", clean);
     fflush(stdout);
     pid = fork();
-    if (pid == 0) {
-        if (dup2(old, 3) < 0 || dup2(new, 4) < 0)
-            _exit(127);
-        execlp("diff", "diff", "-u", "--label", label[0], "--label", label[1], "/dev/fd/3",
-               "/dev/fd/4", (char *)NULL);
-        _exit(127);
-    }
-    if (pid > 0)
-        waitpid(pid, &status, 0);
+    if (pid == 0)
+        diff_cmd_exec(d, (const int[2]){old, new}, label);
+    if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFEXITED(status) || WEXITSTATUS(status) > 1)
+        say_line("diff: the lines cannot be compared: is diff(1) installed?");
 }
 
 static void diff_cmd_change(const struct diff_cmd *d, const struct undo_change *c) {
@@ -92,9 +130,10 @@ static int diff_cmd_run(int argc, char **argv) {
                                  .arg = "DIR",
                                  .type = OPT_STRING,
                                  .value = &workspace,
-                                 .help = "the workspace (the current directory)"},
+                                 .help = "as for pinfold exec"},
                                 {0}};
-    struct diff_cmd d = {.root = -1};
+    struct diff_cmd d = {.root = -1, .colour = isatty(STDOUT_FILENO) == 1};
+    struct ws_place place;
     struct opt_result result;
     struct err err = {0};
     int rc = -1;
@@ -105,14 +144,16 @@ static int diff_cmd_run(int argc, char **argv) {
     }
     if (result.help) {
         opt_help(stdout, "pinfold diff [options] [ID]",
-                 "What the newest entry of the journal, or the one with this ID, changed.", table);
+                 "What the newest entry of the journal, or the one with this ID, changed: in "
+                 "colour on a\n"
+                 "terminal.",
+                 table);
         return 0;
     }
     d.id = result.rest < argc ? argv[result.rest] : NULL;
-    d.u = undo_cmd_open(workspace);
+    d.u = undo_cmd_open(workspace, &place, &d.root);
     if (d.u == NULL)
         return CLIENT_EXIT_USAGE;
-    d.root = open(workspace != NULL ? workspace : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     rc = undo_list(d.u, diff_cmd_entry, &d, &err);
     if (rc < 0)
         say_line("diff: %s", err.text);

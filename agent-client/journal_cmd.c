@@ -15,6 +15,7 @@
 #include "opt.h"
 #include "say.h"
 #include "simple_cmd.h"
+#include "state_dir.h"
 #include "table.h"
 
 #define JOURNAL_GROUPS_MAX 1000u
@@ -113,22 +114,9 @@ static void journal_print(const struct journal *j) {
     free(cells);
 }
 
-static int journal_open(struct err *err) {
-    char path[PATH_MAX];
-    const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
-    if (base != NULL && base[0] == '/')
-        snprintf(path, sizeof(path), "%s/pinfold", base);
-    else if (home != NULL && home[0] == '/')
-        snprintf(path, sizeof(path), "%s/.local/state/pinfold", home);
-    else
-        return err_set(err, ERR_STATE, 0, "neither XDG_STATE_HOME nor HOME names a directory");
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 ? err_sys(err, "opening %s", path) : fd;
-}
-
 static int journal_do(struct journal *j) {
     struct err err = {0};
-    int dir = journal_open(&err), rc = 0;
+    int dir = state_dir_open("", false, &err), rc = 0;
     j->groups = calloc(JOURNAL_GROUPS_MAX, sizeof(*j->groups));
     if (dir < 0 && err.code == ENOENT)
         rc = 0; /* nothing was ever asked */

@@ -92,20 +92,3 @@ void permission_cmd_done(struct permission_rules *r) {
     perm_done(&r->perm);
     rule_set_done(&r->set);
 }
-
-bool permission_cmd_confirm(const char *question) {
-    char answer[16] = "";
-    FILE *tty = fopen("/dev/tty", "r+e");
-    bool yes;
-
-    if (tty == NULL)
-        return false;
-    fprintf(tty, "%s [y/N] ", question);
-    fflush(tty);
-    if (fgets(answer, sizeof(answer), tty) == NULL)
-        answer[0] = '\0';
-    fclose(tty);
-    answer[strcspn(answer, "\r\n")] = '\0';
-    yes = strcmp(answer, "y") == 0 || strcmp(answer, "yes") == 0;
-    return yes;
-}

@@ -23,5 +23,3 @@ struct permission_rules {
 int permission_cmd_load(struct permission_rules *r, const char *rules, const char *workspace,
                         bool headless);
 void permission_cmd_done(struct permission_rules *r);
-/* Asks on the terminal; false without one, and for anything but "y" and "yes". */
-bool permission_cmd_confirm(const char *question);

@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ask.h"
 #include "buf.h"
 #include "opt.h"
 #include "permission_cmd.h"
@@ -131,7 +132,7 @@ static int permission_trust_run(int argc, char **argv) {
             putchar('\n');
         }
     fflush(stdout);
-    if (!o.revoke && !o.yes && !permission_cmd_confirm("Trust them?")) {
+    if (!o.revoke && !o.yes && ask_person("Trust them?", "yn") != 'y') {
         say_line("permission trust: nothing was changed; --yes trusts without asking");
         permission_cmd_done(&r);
         return PERMISSION_EXIT_DENY;
@@ -170,7 +171,7 @@ static int permission_allow_parts(const struct permission_rules *r, const struct
         offered++;
         snprintf(question, sizeof(question), "Always allow in this workspace: %s ?",
                  say_clean(clean, sizeof(clean), v->parts[i].always));
-        if (!yes && !permission_cmd_confirm(question)) {
+        if (!yes && ask_person(question, "yn") != 'y') {
             say_line("permission allow: nothing was changed; --yes stores it without asking");
             return PERMISSION_EXIT_DENY;
         }

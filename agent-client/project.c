@@ -8,95 +8,39 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fd.h"
+#include "state_dir.h"
+#include "ws_find.h"
 
-#define PROJECT_CACHE "tree.cache"
 #define PROJECT_STATE "sandbox.json"
 #define PROJECT_STATE_MAX ((size_t)64 * 1024)
 
 /* Where it is. */
 
-static bool project_has(const char *dir, const char *name) {
-    char path[PATH_MAX];
-    struct stat st;
-    return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
-           lstat(path, &st) == 0;
-}
-
-/* From here upwards to the first directory with .pinfold or .git; the home directory and the root
- * are nobody's project, whatever lies in them. */
-static void project_find(char dir[PATH_MAX]) {
-    char at[PATH_MAX];
-    const char *home = getenv("HOME");
-    memcpy(at, dir, PATH_MAX);
-    while (strcmp(at, "/") != 0 && (home == NULL || strcmp(at, home) != 0)) {
-        if (project_has(at, ".pinfold") || project_has(at, ".git")) {
-            memcpy(dir, at, PATH_MAX);
-            return;
-        }
-        char *slash = strrchr(at, '/');
-        if (slash == NULL)
-            return;
-        slash[slash == at] = '\0';
-    }
-}
-
 static int project_locate(struct project *p, struct err *err) {
-    char here[PATH_MAX];
-    if (realpath(".", here) == NULL)
-        return err_sys(err, "finding the current directory");
-    memcpy(p->path, here, sizeof(here));
-    if (p->options.workspace == NULL)
-        project_find(p->path);
-    else if (realpath(p->options.workspace, p->path) == NULL)
-        return err_sys(err, "opening the workspace %s", p->options.workspace);
-    size_t n = strlen(p->path);
-    if (strcmp(p->path, "/") == 0)
-        return err_set(err, ERR_INVALID, 0,
-                       "the root directory cannot be a workspace: go to a project's directory");
-    if (strncmp(here, p->path, n) == 0 && here[n] == '/')
-        snprintf(p->inside, sizeof(p->inside), "%s", here + n + 1);
-    p->root = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return p->root < 0 ? err_sys(err, "opening the workspace %s", p->path) : 0;
+    struct ws_place *place = malloc(sizeof(*place));
+    int rc = place == NULL ? err_set(err, ERR_SYSTEM, ENOMEM, "out of memory")
+                           : ws_find(p->options.workspace, place, err);
+    if (rc == 0) {
+        memcpy(p->path, place->path, sizeof(p->path));
+        memcpy(p->inside, place->inside, sizeof(p->inside));
+        p->root = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        rc = p->root < 0 ? err_sys(err, "opening the workspace %s", p->path) : 0;
+    }
+    free(place);
+    return rc;
 }
 
-/* STATE/pinfold/workspaces/ID: outside the workspace, so that nothing in it can speak for us. */
+/* Outside the workspace, so that nothing in it can speak for us. */
 static int project_state_dir(struct project *p, struct err *err) {
     unsigned char hash[crypto_hash_sha256_BYTES];
-    char name[33], path[PATH_MAX];
-    const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    char below[] = "workspaces/0123456789abcdef0123456789abcdef";
     crypto_hash_sha256(hash, (const unsigned char *)p->path, strlen(p->path));
-    sodium_bin2hex(name, sizeof(name), hash, 16);
-    if (base != NULL && base[0] == '/')
-        snprintf(path, sizeof(path), "%s", base);
-    else if (home != NULL && home[0] == '/')
-        snprintf(path, sizeof(path), "%s/.local/state", home);
-    else
-        return err_set(err, ERR_STATE, 0, "neither XDG_STATE_HOME nor HOME names a directory");
-    const char *const parts[] = {"", "/pinfold", "/workspaces", "/", name};
-    size_t len = strlen(path);
-    for (size_t i = 0; i < 5; i++) {
-        size_t n = strlen(parts[i]);
-        if (len + n + 1 >= sizeof(path))
-            return err_set(err, ERR_INVALID, 0, "the path of the state directory is too long");
-        memcpy(path + len, parts[i], n + 1);
-        len += n;
-        if (i == 3)
-            continue; /* only a slash */
-        for (char *slash = strchr(path + 1, '/'); i == 0 && slash != NULL;
-             slash = strchr(slash + 1, '/')) {
-            *slash = '\0';
-            (void)mkdir(path, 0700);
-            *slash = '/';
-        }
-        if (mkdir(path, 0700) < 0 && errno != EEXIST)
-            return err_sys(err, "making the directory %s", path);
-    }
-    p->state = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return p->state < 0 ? err_sys(err, "opening %s", path) : 0;
+    sodium_bin2hex(below + 11, sizeof(below) - 11, hash, 16);
+    p->state = state_dir_open(below, true, err);
+    return p->state < 0 ? -1 : 0;
 }
 
 /* Two commands at once would send and fetch over each other. */

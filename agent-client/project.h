@@ -25,6 +25,7 @@
 
 #define PROJECT_SANDBOX_MAX 68
 #define PROJECT_ROOT_IN_SANDBOX "/workspace"
+#define PROJECT_SENT_CACHE "sent.cache" /* ws_cache: what the sandbox has of us */
 
 struct project_options {
     const char *workspace; /* NULL: the directory that holds .pinfold or .git, from here upwards,

@@ -249,7 +249,7 @@ static int project_push_send(struct project *p, struct err *err) {
 int project_push(struct project *p, struct err *err) {
     struct ws_tree last;
     unsigned char digest[WS_TREE_HASH], policy[WS_TREE_HASH];
-    bool known = ws_cache_load(p->state, "sent.cache", &last, policy, NULL) == 0;
+    bool known = ws_cache_load(p->state, PROJECT_SENT_CACHE, &last, policy, NULL) == 0;
     int rc = project_box(p, err);
     if (rc == 0)
         rc = project_look(p, err);
@@ -265,7 +265,7 @@ int project_push(struct project *p, struct err *err) {
     if (rc == 0)
         rc = project_push_send(p, err);
     if (rc == 0)
-        rc = ws_cache_save(p->state, "sent.cache", &p->tree, p->rules.digest, err);
+        rc = ws_cache_save(p->state, PROJECT_SENT_CACHE, &p->tree, p->rules.digest, err);
     if (rc == 0) {
         memcpy(p->sent, digest, sizeof(digest));
         p->synced = true;

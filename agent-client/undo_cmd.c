@@ -10,33 +10,38 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ask.h"
 #include "client_cmd.h"
 #include "fd.h"
 #include "opt.h"
-#include "permission_cmd.h"
 #include "say.h"
 #include "undo.h"
+#include "ws_find.h"
+
+#define UNDO_CMD_NAMED 10u /* paths that are shown of many */
 
 struct undo_cmd_options {
     const char *path, *workspace;
     bool yes, all, json;
+    size_t told, going; /* paths shown so far */
 };
 
-struct undo *undo_cmd_open(const char *workspace) {
-    char path[PATH_MAX];
+struct undo *undo_cmd_open(const char *workspace, struct ws_place *place, int *root) {
     struct err err = {0};
     struct undo *u = NULL;
-    fd_cleanup int root = -1;
+    fd_cleanup int fd = -1;
 
-    if (realpath(workspace != NULL ? workspace : ".", path) == NULL) {
-        say_line("cannot find the workspace %s", workspace != NULL ? workspace : ".");
-        return NULL;
+    if (ws_find(workspace, place, &err) == 0) {
+        fd = open(place->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (fd < 0)
+            err_sys(&err, "opening the workspace %s", place->path);
+        else
+            u = undo_open(&(struct undo_options){.root = fd, .path = place->path}, &err);
     }
-    root = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (root >= 0)
-        u = undo_open(&(struct undo_options){.root = root, .path = path}, &err);
     if (u == NULL)
-        say_line("%s", root < 0 ? "cannot open the workspace" : err.text);
+        say_line("%s", err.text);
+    else if (root != NULL)
+        *root = fd_steal(&fd);
     return u;
 }
 
@@ -50,18 +55,45 @@ static const char *undo_cmd_verb(const struct undo_change *c) {
 
 /* ---- undo and redo ---- */
 
+static void undo_cmd_removes(void *arg, const char *path) {
+    struct undo_cmd_options *o = arg;
+    if (o->yes || ++o->going > UNDO_CMD_NAMED)
+        return;
+    say_line("would be removed: %s", path);
+}
+
 static bool undo_cmd_confirm(void *arg, size_t deletions) {
-    const struct undo_cmd_options *o = arg;
+    struct undo_cmd_options *o = arg;
     char question[120];
 
     if (o->yes)
         return true;
+    if (o->going > UNDO_CMD_NAMED)
+        say_line("... and %zu more", o->going - UNDO_CMD_NAMED);
+    o->going = 0;
     snprintf(question, sizeof(question), "This removes %zu files and directories. Go on?",
              deletions);
-    return permission_cmd_confirm(question);
+    return ask_person(question, "yn") == 'y';
 }
 
-static int undo_cmd_report(const struct undo_result *r, bool redo) {
+/* What stays although it was to go back is named, always; what went, for the first few. */
+static void undo_cmd_told(void *arg, const char *path, enum undo_outcome outcome) {
+    struct undo_cmd_options *o = arg;
+    if (outcome == UNDO_CONFLICT)
+        say_line("%s was changed meanwhile, and stays as it is", path);
+    else if (outcome == UNDO_REFUSED)
+        say_line("%s stays: something is in its way, or in it", path);
+    else if (outcome == UNDO_APPLIED && o->told++ < UNDO_CMD_NAMED) {
+        fputs("  ", stdout);
+        say_put(stdout, path);
+        putchar('\n');
+    }
+}
+
+static int undo_cmd_report(const struct undo_cmd_options *o, const struct undo_result *r,
+                           bool redo) {
+    if (o->told > UNDO_CMD_NAMED)
+        printf("  ... and %zu more\n", o->told - UNDO_CMD_NAMED);
     printf("%s %zu paths", redo ? "redone:" : "undone:", r->applied);
     if (r->same > 0)
         printf(", %zu were like that already", r->same);
@@ -73,39 +105,32 @@ static int undo_cmd_report(const struct undo_result *r, bool redo) {
     return r->conflicts + r->refused > 0 ? 1 : 0;
 }
 
-/* The oldest entry that is not undone: with `until`, everything goes back. */
-static bool undo_cmd_oldest(void *arg, const struct undo_entry *e) {
-    char *id = arg;
-
-    if (!e->undone && strcmp(e->by, "undo") != 0 && strcmp(e->by, "redo") != 0)
-        snprintf(id, UNDO_ID_SIZE, "%s", e->id);
-    return true;
-}
-
-static int undo_cmd_back(const struct undo_cmd_options *o, const char *id, bool redo) {
+static int undo_cmd_back(struct undo_cmd_options *o, const char *id, bool redo) {
     struct undo_choice choice = {.id = id,
-                                 .path = o->path,
                                  .until = o->all,
+                                 .removes = undo_cmd_removes,
                                  .confirm = undo_cmd_confirm,
-                                 .arg = (void *)(uintptr_t)o};
-    struct undo *u = undo_cmd_open(o->workspace);
-    char oldest[UNDO_ID_SIZE] = "";
+                                 .told = undo_cmd_told,
+                                 .arg = o};
+    struct ws_place place;
+    struct undo *u = undo_cmd_open(o->workspace, &place, NULL);
     struct undo_result r = {.applied = 0};
+    char path[PATH_MAX];
     struct err err = {0};
     int rc = 0, status = 2;
 
     if (u == NULL)
         return 2;
-    if (o->all && id == NULL && !redo) {
-        rc = undo_list(u, undo_cmd_oldest, oldest, &err);
-        choice.id = oldest[0] != '\0' ? oldest : NULL;
+    if (o->path != NULL) {
+        rc = ws_find_path(&place, o->path, path, &err);
+        choice.path = path;
     }
     if (rc == 0)
         rc = redo ? undo_redo(u, &choice, &r, &err) : undo_undo(u, &choice, &r, &err);
     if (rc < 0)
         say_line("%s: %s", redo ? "redo" : "undo", err.text);
     else
-        status = undo_cmd_report(&r, redo);
+        status = undo_cmd_report(o, &r, redo);
     free(r.outcomes);
     undo_close(u);
     return status;
@@ -118,7 +143,8 @@ static bool undo_cmd_bad(void *arg, const char *id, const char *why) {
 }
 
 static int undo_cmd_verify(const char *workspace) {
-    struct undo *u = undo_cmd_open(workspace);
+    struct ws_place place;
+    struct undo *u = undo_cmd_open(workspace, &place, NULL);
     struct err err = {0};
     size_t bad = 0;
     int rc;
@@ -142,7 +168,7 @@ static int undo_cmd_parse(struct undo_cmd_options *o, const char *usage, const c
          .arg = "DIR",
          .type = OPT_STRING,
          .value = &o->workspace,
-         .help = "the workspace (the current directory)"},
+         .help = "as for pinfold exec"},
     };
     size_t n = 1;
     struct opt_result result;
@@ -153,14 +179,17 @@ static int undo_cmd_parse(struct undo_cmd_options *o, const char *usage, const c
                                   .arg = "PATH",
                                   .type = OPT_STRING,
                                   .value = &o->path,
-                                  .help = "only this path of the entry"};
+                                  .help = "only this file, or what is below this directory"};
         table[n++] =
             (struct opt){.name = "all",
                          .type = OPT_FLAG,
                          .value = &o->all,
-                         .help = "also everything that came later; without ID, everything"};
-        table[n++] =
-            (struct opt){.name = "yes", .type = OPT_FLAG, .value = &o->yes, .help = "do not ask"};
+                         .help = "undo: also all that came later; redo: also all from before; "
+                                 "without ID, everything"};
+        table[n++] = (struct opt){.name = "yes",
+                                  .type = OPT_FLAG,
+                                  .value = &o->yes,
+                                  .help = "do not ask before many files are removed"};
     } else {
         table[n++] = (struct opt){
             .name = "json", .type = OPT_FLAG, .value = &o->json, .help = "one JSON object a line"};
@@ -186,8 +215,16 @@ static int undo_cmd_run(int argc, char **argv) {
         &o, "pinfold undo [options] [ID]\npinfold undo verify",
         "Takes back the newest change of this workspace that is not undone, or the one with this\n"
         "ID (pinfold log shows them). What somebody changed meanwhile is reported and stays. Undo\n"
-        "is itself an entry: pinfold redo brings it back. The exit status is 1 when something\n"
-        "stayed. undo verify checks that every entry can still be taken back.",
+        "is itself an entry: pinfold redo brings it back. Before more than 100 files are removed "
+        "you\n"
+        "are shown some of them and asked. undo verify checks that every entry can be taken "
+        "back.\n\n"
+        "Exit code: 0 done, 1 something stayed as it is, 2 nothing could be done.\n\n"
+        "Examples:\n"
+        "  pinfold undo                     the last change\n"
+        "  pinfold undo --path src/main.c   the last change of this file\n"
+        "  pinfold undo --all ch_0000000007 back to before that change\n"
+        "  pinfold undo --all               back to the beginning",
         argc, argv);
 
     if (rest <= 0)
@@ -199,9 +236,12 @@ static int undo_cmd_run(int argc, char **argv) {
 
 static int undo_cmd_redo(int argc, char **argv) {
     struct undo_cmd_options o = {0};
-    int rest = undo_cmd_parse(
-        &o, "pinfold redo [options] [ID]",
-        "Makes the change again that was undone last, or the one with this ID.", argc, argv);
+    int rest = undo_cmd_parse(&o, "pinfold redo [options] [ID]",
+                              "Makes the change again that was undone last, or the one with this "
+                              "ID. With --all, what was\n"
+                              "undone before it, too; without ID, everything that is undone.\n\n"
+                              "Exit code: as for pinfold undo.",
+                              argc, argv);
 
     if (rest <= 0)
         return rest < 0 ? CLIENT_EXIT_USAGE : 0;
@@ -212,6 +252,7 @@ static int undo_cmd_redo(int argc, char **argv) {
 
 static bool undo_cmd_log_json(const struct undo_entry *e) {
     json_t *o = json_object(), *paths = json_array();
+    char label[UNDO_LABEL_MAX + 8];
 
     for (size_t i = 0; i < e->count; i++)
         json_array_append_new(paths, json_pack("{s:s%, s:s}", "path", e->changes[i].path,
@@ -220,7 +261,8 @@ static bool undo_cmd_log_json(const struct undo_entry *e) {
     json_object_set_new(o, "id", json_string(e->id));
     json_object_set_new(o, "when_ms", json_integer((json_int_t)e->when_ms));
     json_object_set_new(o, "by", json_string(e->by));
-    json_object_set_new(o, "label", json_string(e->label));
+    /* It may have been cut within a character. */
+    json_object_set_new(o, "label", json_string(say_clean(label, sizeof(label), e->label)));
     json_object_set_new(o, "session", json_string(e->session));
     json_object_set_new(o, "undone", json_boolean(e->undone));
     json_object_set_new(o, "paths", paths);
@@ -250,6 +292,7 @@ static bool undo_cmd_log_entry(void *arg, const struct undo_entry *e) {
 static int undo_cmd_log(int argc, char **argv) {
     struct undo_cmd_options o = {0};
     struct err err = {0};
+    struct ws_place place;
     struct undo *u;
     int rc,
         rest =
@@ -260,7 +303,7 @@ static int undo_cmd_log(int argc, char **argv) {
 
     if (rest <= 0)
         return rest < 0 ? CLIENT_EXIT_USAGE : 0;
-    u = undo_cmd_open(o.workspace);
+    u = undo_cmd_open(o.workspace, &place, NULL);
     if (u == NULL)
         return CLIENT_EXIT_USAGE;
     rc = undo_list(u, undo_cmd_log_entry, &o, &err);

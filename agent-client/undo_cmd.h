@@ -1,8 +1,10 @@
 /* What the commands of the undo journal share. */
 #pragma once
 
+#include "ws_find.h"
+
 struct undo;
 
-/* Opens the journal of a workspace (NULL: the current directory); says what is wrong and returns
- * NULL. */
-struct undo *undo_cmd_open(const char *workspace);
+/* Opens the journal of a workspace as ws_find() finds it (*place); says what is wrong and returns
+ * NULL. *root (may be NULL) becomes a descriptor of the workspace, which is the caller's. */
+struct undo *undo_cmd_open(const char *workspace, struct ws_place *place, int *root);

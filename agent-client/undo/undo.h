@@ -102,12 +102,21 @@ int apply_changeset(struct undo *u, const struct undo_set *set, struct undo_resu
                     struct err *err);
 
 /* Takes back one entry (or, with `until`, it and all later ones), or, with `path`, only that path
- * of it; undo_redo() makes undone ones again. Journalled as entries of their own. */
+ * of it; undo_redo() makes undone ones again (with `until`, it and those before it, oldest first).
+ * Without an id, a path means the newest entry that touched it and is not undone there. Journalled
+ * as entries of their own; -1 after some of several entries: those stay taken back, *err says so.
+ */
 struct undo_choice {
-    const char *id; /* NULL = the newest that is not undone (undo), undone last (redo) */
+    const char *id; /* NULL = the newest that is not undone (undo), undone last (redo); with
+                       `until`, all of them */
     bool until;
-    const char *path; /* NULL = all of it */
+    const char *path; /* only it and what is below it; NULL = everything */
+    /* Asked before many files go; `removes` has been called for each of them (may be NULL). NULL =
+     * refuse. */
+    void (*removes)(void *arg, const char *path);
     bool (*confirm)(void *arg, size_t deletions);
+    /* What became of each path. May be NULL. */
+    void (*told)(void *arg, const char *path, enum undo_outcome outcome);
     void *arg;
 };
 int undo_undo(struct undo *u, const struct undo_choice *choice, struct undo_result *result,

@@ -13,6 +13,7 @@ struct undo_back {
     const struct undo_choice *choice;
     struct undo_result *result; /* summed up */
     bool redo;
+    size_t deletions, done; /* so far; entries */
 };
 
 static struct undo_record *undo_back_find(const struct undo_records *all, const char *id) {
@@ -22,19 +23,43 @@ static struct undo_record *undo_back_find(const struct undo_records *all, const 
     return NULL;
 }
 
+/* `path` itself, or what is below it; NULL covers everything. */
+static bool undo_back_covers(const char *path, const char *item) {
+    size_t n = path != NULL ? strlen(path) : 0;
+
+    return path == NULL || (strncmp(path, item, n) == 0 && (item[n] == '\0' || item[n] == '/'));
+}
+
+static bool undo_back_touches(const struct undo_record *r, const char *path) {
+    for (size_t i = 0; i < r->count; i++)
+        if (undo_back_covers(path, r->items[i].path))
+            return true;
+    return path == NULL;
+}
+
+/* Is it undone, or, with a path, undone there? The last word counts. */
+static bool undo_back_undone(const struct undo_records *all, const struct undo_record *r,
+                             const char *path) {
+    bool undone = r->undone;
+
+    for (size_t i = 0; path != NULL && i < all->count; i++)
+        if (strcmp(all->list[i]->of, r->id) == 0 && undo_back_touches(all->list[i], path))
+            undone = !all->list[i]->redo;
+    return undone;
+}
+
 /* The newest that is not undone, or the one that was undone last. */
-static struct undo_record *undo_back_pick(const struct undo_records *all, bool redo) {
+static struct undo_record *undo_back_pick(const struct undo_records *all, const char *path,
+                                          bool redo) {
     for (size_t i = all->count; i-- > 0;) {
         struct undo_record *r = all->list[i];
 
-        if (!redo && r->of[0] == '\0' && !r->undone)
+        if (redo && r->of[0] != '\0' && !r->redo && (path != NULL || !r->partly))
+            r = undo_back_find(all, r->of);
+        else if (redo || r->of[0] != '\0')
+            continue;
+        if (r != NULL && undo_back_touches(r, path) && undo_back_undone(all, r, path) == redo)
             return r;
-        if (redo && r->of[0] != '\0' && !r->redo && !r->partly) {
-            struct undo_record *of = undo_back_find(all, r->of);
-
-            if (of != NULL && of->undone)
-                return of;
-        }
     }
     return NULL;
 }
@@ -52,7 +77,7 @@ static struct undo_change *undo_back_changes(const struct undo_record *from, con
     for (size_t i = 0; i < from->count; i++) {
         const struct undo_item *item = &from->items[i];
 
-        if (path != NULL && strcmp(path, item->path) != 0)
+        if (!undo_back_covers(path, item->path))
             continue;
         list[(*count)++] = (struct undo_change){
             .path = item->path,
@@ -84,17 +109,27 @@ static int undo_back_times(struct undo_record *r, const struct undo_record *from
     return 0;
 }
 
-static int undo_back_deletions(const struct undo_back *b, const struct undo_record *r, size_t count,
+static bool undo_back_goes(const struct undo_item *item) {
+    return item->outcome == UNDO_APPLIED && item->after.s.type == UNDO_ABSENT;
+}
+
+static int undo_back_deletions(struct undo_back *b, const struct undo_record *r, size_t count,
                                struct err *err) {
+    const struct undo_choice *c = b->choice;
     size_t n = 0;
 
     for (size_t i = 0; i < count; i++)
-        n += r->items[i].outcome == UNDO_APPLIED && r->items[i].after.s.type == UNDO_ABSENT;
-    if (n <= UNDO_DELETIONS_MAX ||
-        (b->choice->confirm != NULL && b->choice->confirm(b->choice->arg, n)))
+        n += undo_back_goes(&r->items[i]);
+    b->deletions += n;
+    if (n == 0 || b->deletions <= UNDO_DELETIONS_MAX)
+        return 0;
+    for (size_t i = 0; c->removes != NULL && i < count; i++)
+        if (undo_back_goes(&r->items[i]))
+            c->removes(c->arg, r->items[i].path);
+    if (c->confirm != NULL && c->confirm(c->arg, n))
         return 0;
     return err_set(err, ERR_STATE, 0,
-                   "it would remove %zu files and directories, and nobody agreed", n);
+                   "%s would remove %zu files and directories, and nobody agreed", r->of, n);
 }
 
 static int undo_back_add(struct undo_result *sum, const struct undo_record *r, size_t count,
@@ -116,6 +151,11 @@ static int undo_back_add(struct undo_result *sum, const struct undo_record *r, s
     return 0;
 }
 
+static void undo_back_tell(const struct undo_back *b, const struct undo_record *r, size_t count) {
+    for (size_t i = 0; b->choice->told != NULL && i < count; i++)
+        b->choice->told(b->choice->arg, r->items[i].path, r->items[i].outcome);
+}
+
 /* One entry back or again. */
 static int undo_back_one(struct undo_back *b, const struct undo_record *from, struct err *err) {
     size_t count;
@@ -133,26 +173,69 @@ static int undo_back_one(struct undo_back *b, const struct undo_record *from, st
     snprintf(label, sizeof(label), "%s %s: %s", b->redo ? "redo" : "undo", from->id,
              from->label != NULL ? from->label : "");
     r = undo_record_new(b->u, label, b->redo ? "redo" : "undo", from->session, err);
-    if (r != NULL && apply_plan(b->u, r, changes, count, err) >= 0 &&
+    if (r == NULL)
+        goto out;
+    snprintf(r->of, sizeof(r->of), "%s", from->id);
+    r->redo = b->redo;
+    r->partly = b->choice->path != NULL;
+    if (apply_plan(b->u, r, changes, count, err) >= 0 &&
         undo_back_times(r, from, b->redo, err) == 0 && undo_back_deletions(b, r, count, err) == 0) {
         struct undo_result one = {.applied = 0};
 
         apply_count(r, count, &one);
-        snprintf(r->of, sizeof(r->of), "%s", from->id);
-        r->redo = b->redo;
-        r->partly = b->choice->path != NULL;
         /* Also when nothing was left to do: it counts as undone from then on. */
         rc = one.applied + one.same > 0 ? apply_record(b->u, r, err) : 0;
         if (rc == 0 && one.applied + one.same > 0) {
             b->u->next++;
+            b->done++;
             memcpy(b->result->id, r->id, sizeof(r->id));
         }
         if (rc == 0)
             rc = undo_back_add(b->result, r, count, err);
+        if (rc == 0)
+            undo_back_tell(b, r, count);
     }
+out:
     undo_record_free(r);
     free(changes);
     return rc;
+}
+
+/* The entries between the newest (or, for redo, the oldest) and the one that was chosen; NULL = all
+ * of them. Each expects what is there to be what the one before it left. */
+static int undo_back_until(struct undo_back *b, const struct undo_records *all,
+                           const struct undo_record *last, struct err *err) {
+    const char *path = b->choice->path;
+
+    for (size_t i = 0; i < all->count; i++) {
+        const struct undo_record *r = all->list[b->redo ? i : all->count - 1 - i];
+
+        if (r == last)
+            break;
+        if (r->of[0] == '\0' && undo_back_touches(r, path) &&
+            undo_back_undone(all, r, path) == b->redo && undo_back_one(b, r, err) < 0)
+            return -1;
+    }
+    return last != NULL ? undo_back_one(b, last, err) : 0;
+}
+
+static int undo_back_chosen(struct undo_back *b, const struct undo_records *all, struct err *err) {
+    const struct undo_choice *c = b->choice;
+    const struct undo_record *first =
+        c->id != NULL ? undo_back_find(all, c->id) : undo_back_pick(all, c->path, b->redo);
+
+    if (first == NULL && c->id != NULL)
+        return err_set(err, ERR_INVALID, 0, "there is no entry %.40s", c->id);
+    if (first == NULL)
+        return err_set(err, ERR_STATE, 0, "there is nothing to %s%s%.200s",
+                       b->redo ? "redo" : "undo", c->path != NULL ? " of " : "",
+                       c->path != NULL ? c->path : "");
+    if (c->path == NULL && first->of[0] == '\0' && first->undone != b->redo)
+        return err_set(err, ERR_STATE, 0, b->redo ? "%s is not undone" : "%s is undone already",
+                       first->id);
+    if (c->until)
+        return undo_back_until(b, all, c->id != NULL ? first : NULL, err);
+    return undo_back_one(b, first, err);
 }
 
 static int undo_back(struct undo *u, const struct undo_choice *choice, bool redo,
@@ -160,30 +243,15 @@ static int undo_back(struct undo *u, const struct undo_choice *choice, bool redo
     struct undo_result sum = {.applied = 0};
     struct undo_back b = {.u = u, .choice = choice, .result = &sum, .redo = redo};
     struct undo_records all;
-    const struct undo_record *first;
-    int rc = 0;
 
     if (undo_records_load(u, &all, err) < 0)
         return -1;
-    first = choice->id != NULL ? undo_back_find(&all, choice->id) : undo_back_pick(&all, redo);
-    if (first == NULL)
-        rc = choice->id != NULL
-                 ? err_set(err, ERR_INVALID, 0, "there is no entry %.40s", choice->id)
-                 : err_set(err, ERR_STATE, 0, "there is nothing to %s", redo ? "redo" : "undo");
-    else if (choice->path == NULL && first->of[0] == '\0' && first->undone != redo)
-        rc = err_set(err, ERR_STATE, 0, redo ? "%s is not undone" : "%s is undone already",
-                     first->id);
-    /* Later ones first: each expects what is there to be what it left. */
-    for (size_t i = all.count; rc == 0 && choice->until && !redo && i-- > 0;) {
-        if (all.list[i] == first)
-            break;
-        if (all.list[i]->of[0] == '\0' && !all.list[i]->undone)
-            rc = undo_back_one(&b, all.list[i], err);
-    }
-    if (rc == 0)
-        rc = undo_back_one(&b, first, err);
+    int rc = undo_back_chosen(&b, &all, err);
     undo_records_done(&all);
     if (rc < 0) {
+        if (b.done > 0)
+            err_wrap(err, "%zu other entries were %s before this", b.done,
+                     redo ? "made again" : "taken back");
         free(sum.outcomes);
         return -1;
     }

@@ -1,8 +1,10 @@
 """`pinfold exec` in a workspace: what is sent, what runs, what comes back, and undo."""
 
 import os
+import subprocess
 
 import check
+import harness
 from suite import test
 from workspace import RULES, Workspace
 
@@ -188,6 +190,104 @@ def _(pair):
         log = well(w.pinfold("log")).stdout
         check.true("echo more" in log, "log: %s" % log)
         well(w.pinfold("undo", "verify"))
+
+
+@test("undo by path, back to a point and of everything; redo of everything; from a directory below")
+def _(pair):
+    with Workspace(pair) as w:
+        os.mkdir(os.path.join(w.path, ".pinfold"))
+        os.mkdir(os.path.join(w.path, "below"))
+        states = [w.tree()]
+        for line in ("mkdir d; echo 1 >d/a; echo 1 >b", "echo 2 >d/a; echo 2 >c", "rm b; echo 3 >c"):
+            well(w.exec("-c", line))
+            states.append(w.tree())
+        below = os.path.join(w.path, "below")
+        done = well(w.pinfold("undo", "--path", "../d", cwd=below))
+        check.true("  d/a\n" in done.stdout, "the path is named: %s" % done.stdout)
+        check.equal(w.read("d/a"), b"1\n", "d/a after undo of it")
+        check.equal(w.read("c"), b"3\n", "c after undo of d")
+        well(w.pinfold("redo", "--path", "d/a"))
+        check.equal(w.tree(), states[3], "after redo of the path")
+        ids = [line.split()[0] for line in w.pinfold("log").stdout.splitlines() if " exec " in line]
+        well(w.pinfold("undo", "--all", ids[1], cwd=below))
+        check.equal(w.tree(), states[1], "back to before the second")
+        well(w.pinfold("undo", "--all"))
+        check.equal(w.tree(), states[0], "back to the beginning")
+        check.equal(w.pinfold("undo").returncode, 2, "nothing is left to undo")
+        well(w.pinfold("redo", "--all"))
+        check.equal(w.tree(), states[3], "everything again")
+        well(w.pinfold("undo", "verify"))
+
+
+@test("undo names what somebody changed meanwhile and leaves it")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "1")
+        well(w.exec("-c", "echo 2 >a; echo 2 >b"))
+        w.write("a", "mine")
+        done = well(w.pinfold("undo"), 1)
+        check.true("a was changed meanwhile" in done.stderr, done.stderr)
+        check.equal(w.read("a"), b"mine", "a")
+        check.true("b" not in w.tree(), "b is still there")
+
+
+@test("before many files go, undo shows some and asks; without a terminal only --yes does it")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("run.sh", "#!/bin/bash\nfor i in {1..120}; do echo $i >n$i; done\n", 0o755)
+        well(w.exec("--", "./run.sh"))
+        full = w.tree()
+        check.equal(len(full), 121, "files")
+        done = well(w.pinfold("undo"), 2)
+        check.true("would be removed: n1" in done.stderr and "nobody agreed" in done.stderr,
+                   done.stderr)
+        check.equal(w.tree(), full, "the workspace")
+        well(w.pinfold("undo", "--yes"))
+        check.equal(list(w.tree()), ["run.sh"], "after undo --yes")
+        well(w.pinfold("redo"))
+        check.equal(w.tree(), full, "after redo")
+
+
+@test("a command that deletes many files here is asked about; without a terminal nothing changes")
+def _(pair):
+    with Workspace(pair) as w:
+        for i in range(60):
+            w.write("n%d" % i, "x")
+        w.write("run.sh", "#!/bin/sh\nrm n*\n", 0o755)
+        full = w.tree()
+        done = w.exec("--", "./run.sh")
+        check.equal(done.returncode, 125, "exit code (%s)" % done.stderr)
+        check.true("60" in done.stderr and "nobody agreed" in done.stderr, done.stderr)
+        check.equal(w.tree(), full, "the workspace")
+
+
+@test("diff shows the lines that an entry changed, and not what came later from elsewhere")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "one\n")
+        well(w.exec("-c", "echo two >a; echo new >b"))
+        shown = well(w.pinfold("diff")).stdout
+        check.true("-one\n+two\n" in shown and "+new\n" in shown, shown)
+        check.true("\033" not in shown, "colour without a terminal")
+        w.write("a", "three\n")
+        shown = well(w.pinfold("diff")).stdout
+        check.true("three" not in shown and "changed since" in shown, shown)
+
+
+@test("what is written here while a command runs is seen by the next one")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "old")
+        well(w.exec("-c", "true"))
+        child = subprocess.Popen(
+            [harness.program("pinfold"), "exec", "--rules", w.rules, "-c",
+             "echo begun; sleep 1; echo made >b"],
+            cwd=w.path, env=w.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            text=True, start_new_session=True)
+        check.equal(child.stdout.readline(), "begun\n", "its first line")
+        w.write("a", "new")
+        check.equal(child.wait(20), 0, "exit code")
+        check.equal(well(w.exec("--", "cat", "a", "b")).stdout, "newmade\n", "the second command")
 
 
 @test("an unchanged tree is not sent again")
