@@ -18,8 +18,10 @@
 #include "project.h"
 
 #define AGENT_SESSION_SIZE 32
+#define AGENT_SESSION_ENV "PINFOLD_SESSION" /* tells an agent in an agent whose it is */
 #define AGENT_TOOLS_MAX 12u
 #define AGENT_OUTPUTS 32u /* of which the model can ask for more */
+#define AGENT_OUTPUT_NAME 32
 
 enum agent_exit {
     AGENT_VERIFIED = 0,
@@ -127,8 +129,8 @@ bool agent_run(struct agent *a, const json_t *arguments, struct buf *out);
 int agent_run_command(struct agent *a, const char *line, const char *const *words,
                       struct agent_outcome *outcome, struct err *err);
 void agent_outcome_done(struct agent_outcome *outcome);
-/* Keeps an output; "out:N" is its name. */
-const char *agent_run_keep(struct agent *a, const char *text, char name[24]);
+/* Keeps an output; "out:N" is its name, the same one for the same text. */
+const char *agent_run_keep(struct agent *a, const char *text, char name[AGENT_OUTPUT_NAME]);
 const char *agent_run_kept(const struct agent *a, const char *name);
 
 /* agent_verify.c */
@@ -150,6 +152,8 @@ void agent_say_line(struct agent *a, const char *fmt, ...) __attribute__((format
 void agent_say_call(struct agent *a, const struct model_call *call);
 void agent_say_result(struct agent *a, const struct model_call *call, const char *text,
                       bool failed);
+/* A string of JSON whatever the text holds: it may have been cut within a character. */
+json_t *agent_say_string(const char *text);
 /* A denial as the model and people are told it. */
 bool agent_say_denied(struct agent *a, struct buf *out, enum permission_answer answer,
                       const struct perm_verdict *verdict);

@@ -69,7 +69,7 @@ static int agent_cmd_ready(void *arg, struct err *err) {
 static int agent_cmd_budget(struct agent_options *o, const char *text, struct err *err) {
     char *end;
     double value = strtod(text, &end);
-    if (end == text || value < 0 || value > 1e12)
+    if (end == text || !(value >= 0 && value <= 1e12)) /* nan is neither */
         return err_set(err, ERR_INVALID, 0, "--budget: dollars (2.50) or tokens (200k, 1M), not %s",
                        text);
     if (*end == '\0' || strcmp(end, "USD") == 0 || strcmp(end, "usd") == 0)
@@ -225,10 +225,12 @@ static void agent_cmd_close(struct agent *a) {
 static void agent_cmd_denials(const struct agent *a, json_t *list) {
     const struct permission_exec *x = &a->project.decide;
     for (size_t i = 0; i < x->count; i++)
-        json_array_append_new(list,
-                              json_pack("{s:s, s:s?, s:s, s:i}", "subject", x->denial[i].subject,
-                                        "rule", x->denial[i].rule, "why", x->denial[i].why, "times",
-                                        (int)x->denial[i].times));
+        json_array_append_new(
+            list,
+            json_pack("{s:o, s:o, s:o, s:i}", "subject", agent_say_string(x->denial[i].subject),
+                      "rule",
+                      x->denial[i].rule != NULL ? agent_say_string(x->denial[i].rule) : json_null(),
+                      "why", agent_say_string(x->denial[i].why), "times", (int)x->denial[i].times));
 }
 
 static void agent_cmd_report(struct agent *a) {
@@ -238,14 +240,14 @@ static void agent_cmd_report(struct agent *a) {
     json_t *denials = json_array();
     agent_cmd_denials(a, denials);
     if (a->o.json) {
-        agent_say_event(a, "end",
-                        json_pack("{s:s, s:i, s:s, s:s, s:s, s:I, s:I, s:I, s:o, s:s, s:s, s:s}",
-                                  "outcome", outcome, "exit_code", (int)a->code, "why", a->why,
-                                  "summary", a->summary, "session", a->session, "requests",
-                                  (json_int_t)a->iterations, "tokens", (json_int_t)a->tokens,
-                                  "cost_micro_usd", (json_int_t)a->micro_usd, "denials", denials,
-                                  "tree", a->last.tree, "verify", a->o.verify, "output_sha256",
-                                  a->last.output));
+        agent_say_event(
+            a, "end",
+            json_pack("{s:s, s:i, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:s, s:s}", "outcome",
+                      outcome, "exit_code", (int)a->code, "why", agent_say_string(a->why),
+                      "summary", agent_say_string(a->summary), "session", a->session, "requests",
+                      (json_int_t)a->iterations, "tokens", (json_int_t)a->tokens, "cost_micro_usd",
+                      (json_int_t)a->micro_usd, "denials", denials, "tree", a->last.tree, "verify",
+                      a->o.verify, "output_sha256", a->last.output));
         return;
     }
     for (size_t i = 0; i < json_array_size(denials); i++) {

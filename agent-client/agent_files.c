@@ -261,8 +261,13 @@ static bool agent_files_apply(struct agent *a, const char *path, const struct bu
     bool made = rc == 0 && result.conflicts == 0 && result.refused == 0;
     if (rc < 0)
         (void)buf_puts(out, err.text, NULL);
-    else if (!made)
+    else if (result.conflicts > 0)
         (void)buf_puts(out, "somebody else changed the file meanwhile; read it again", NULL);
+    else if (!made)
+        (void)buf_puts(out,
+                       "something else is in its way: a link, or a file where the path needs a "
+                       "directory",
+                       NULL);
     a->changes += result.applied > 0;
     free(result.outcomes);
     return made;

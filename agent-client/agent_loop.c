@@ -8,7 +8,7 @@
 #include "agent_text.h"
 #include "clock.h"
 
-#define AGENT_LOOP_RESULT_MAX ((size_t)64 * 1024)
+#define AGENT_LOOP_RESULT_MAX ((size_t)256 * 1024)
 #define AGENT_LOOP_SILENT 3u /* answers without a call before it ends */
 
 void agent_end(struct agent *a, enum agent_exit code, const char *fmt, ...) {
@@ -142,11 +142,14 @@ static int agent_loop_ask(struct agent *a, struct model_reply *reply, struct err
 }
 
 static void agent_loop_call(struct agent *a, const struct model_call *call) {
-    struct buf out;
+    struct buf raw, out;
     struct err err;
     agent_say_call(a, call);
-    buf_init(&out, AGENT_LOOP_RESULT_MAX * 4);
-    bool failed = agent_tool_call(a, call, &out);
+    buf_init(&raw, AGENT_LOOP_RESULT_MAX);
+    buf_init(&out, AGENT_LOOP_RESULT_MAX);
+    bool failed = agent_tool_call(a, call, &raw);
+    /* Names of files need not be UTF-8; what a model is told must be. */
+    (void)agent_text_clean(&out, raw.data != NULL ? raw.data : "", raw.len, NULL);
     const char *text = out.data != NULL ? out.data : "";
     agent_say_result(a, call, text, failed);
     if (agent_context_add_result(&a->context, call->id, text, failed, &err) < 0)
@@ -155,6 +158,7 @@ static void agent_loop_call(struct agent *a, const struct model_call *call) {
         agent_end(a, AGENT_STUCK,
                   "the model did the same, with the same outcome, %u times in a row",
                   AGENT_STUCK_TIMES);
+    buf_done(&raw);
     buf_done(&out);
 }
 

@@ -1,5 +1,6 @@
 /* Commands of the model, in the workspace's sandbox. */
 #include <jansson.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,14 +21,20 @@ void agent_outcome_done(struct agent_outcome *outcome) {
     buf_done(&outcome->output);
 }
 
-const char *agent_run_keep(struct agent *a, const char *text, char name[24]) {
+const char *agent_run_keep(struct agent *a, const char *text, char name[AGENT_OUTPUT_NAME]) {
+    /* The same again has the same name: a model that repeats itself is then seen to do so. */
+    for (size_t n = a->output_count; n > 0 && a->output_count - n < AGENT_OUTPUTS; n--)
+        if (strcmp(a->outputs[(n - 1) % AGENT_OUTPUTS], text) == 0) {
+            snprintf(name, AGENT_OUTPUT_NAME, "out:%zu", n);
+            return name;
+        }
     char **slot = &a->outputs[a->output_count % AGENT_OUTPUTS];
     char *copy = strdup(text);
     if (copy == NULL)
         return NULL;
     free(*slot);
     *slot = copy;
-    snprintf(name, 24, "out:%zu", ++a->output_count);
+    snprintf(name, AGENT_OUTPUT_NAME, "out:%zu", ++a->output_count);
     return name;
 }
 
@@ -42,10 +49,19 @@ const char *agent_run_kept(const struct agent *a, const char *name) {
     return a->outputs[(n - 1) % AGENT_OUTPUTS];
 }
 
+/* Nobody is there to answer: what would ask, open an editor or a pager must not. */
+static json_t *agent_run_env(const struct agent *a) {
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s}", "GIT_EDITOR", "true",
+                     "EDITOR", "true", "VISUAL", "true", "GIT_TERMINAL_PROMPT", "0", "GIT_PAGER",
+                     "cat", "PAGER", "cat", "DEBIAN_FRONTEND", "noninteractive", "TERM", "dumb",
+                     AGENT_SESSION_ENV, a->session);
+}
+
 static json_t *agent_run_body(const struct agent *a, const char *line, const char *const *words) {
-    json_t *body = json_pack("{s:s, s:b, s:b, s:b, s:{s:I, s:I}}", "cwd", PROJECT_ROOT_IN_SANDBOX,
-                             "wait", 1, "merge_stderr", 1, "cancel_on_disconnect", 1, "limits",
-                             "wall_ms", (json_int_t)a->o.step_ms, "output_bytes", AGENT_RUN_OUTPUT);
+    json_t *body =
+        json_pack("{s:o, s:s, s:b, s:b, s:b, s:{s:I, s:I}}", "env", agent_run_env(a), "cwd",
+                  PROJECT_ROOT_IN_SANDBOX, "wait", 1, "merge_stderr", 1, "cancel_on_disconnect", 1,
+                  "limits", "wall_ms", (json_int_t)a->o.step_ms, "output_bytes", AGENT_RUN_OUTPUT);
     if (words == NULL) {
         json_object_set_new(body, "sh", json_string(line));
         return body;
@@ -106,30 +122,56 @@ int agent_run_command(struct agent *a, const char *line, const char *const *word
     return rc;
 }
 
+/* Without the time: the same outcome must read the same. */
 static void agent_run_end(const struct agent_outcome *o, struct buf *out) {
-    if (strcmp(o->cause, "exit") == 0)
-        (void)buf_printf(out, NULL, "[exit code %d after %llu ms]\n", o->exit_code,
-                         (unsigned long long)o->wall_ms);
+    if (strcmp(o->cause, "exit") != 0)
+        (void)buf_printf(out, NULL, "[ended by %s]\n", o->cause);
     else
-        (void)buf_printf(out, NULL, "[ended by %s after %llu ms]\n", o->cause,
-                         (unsigned long long)o->wall_ms);
+        (void)buf_printf(out, NULL, "[exit code %d%s]\n", o->exit_code,
+                         o->exit_code != 0 ? "; stdin was empty" : "");
 }
 
-static void agent_run_output(struct agent *a, const struct agent_outcome *o, struct buf *out) {
-    char name[24], handle[64];
+/* At most a quarter of what the model can hold. */
+static size_t agent_run_show(const struct agent *a) {
+    uint64_t bytes = a->context.budget * 3 / 4;
+    return bytes < AGENT_RUN_SHOW ? (size_t)bytes : AGENT_RUN_SHOW;
+}
+
+static void agent_run_text(struct agent *a, const struct buf *text, struct buf *out) {
+    char name[AGENT_OUTPUT_NAME], handle[64];
     const char *kept = NULL;
-    if (o->output.len == 0) {
-        (void)buf_puts(out, "[no output]\n", NULL);
-        return;
-    }
-    if (o->output.len > AGENT_RUN_SHOW)
-        kept = agent_run_keep(a, o->output.data, name);
+    if (text->len > agent_run_show(a))
+        kept = agent_run_keep(a, text->data, name);
     if (kept != NULL)
         snprintf(handle, sizeof(handle), "read %s shows them", kept);
-    (void)agent_text_bound(out, o->output.data, o->output.len, AGENT_RUN_SHOW,
+    (void)agent_text_bound(out, text->data != NULL ? text->data : "", text->len, agent_run_show(a),
                            kept != NULL ? handle : NULL, NULL);
     if (out->len > 0 && out->data[out->len - 1] != '\n')
         (void)buf_puts(out, "\n", NULL);
+}
+
+static void agent_run_output(struct agent *a, const struct agent_outcome *o, struct buf *out) {
+    const struct buf *raw = &o->output;
+    struct buf text;
+    if (raw->len == 0) {
+        (void)buf_puts(out, "[no output]\n", NULL);
+        return;
+    }
+    if (agent_text_is_binary(raw->data, raw->len)) {
+        unsigned char hash[crypto_hash_sha256_BYTES];
+        char hex[2 * sizeof(hash) + 1];
+        crypto_hash_sha256(hash, (const unsigned char *)raw->data, raw->len);
+        sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
+        (void)buf_printf(out, NULL,
+                         "[binary output, %zu bytes, sha256 %s: not shown; write it to a file, or "
+                         "look at it with xxd]\n",
+                         raw->len, hex);
+        return;
+    }
+    buf_init(&text, raw->max);
+    if (agent_text_plain(&text, raw->data, raw->len, NULL) == 0)
+        agent_run_text(a, &text, out);
+    buf_done(&text);
 }
 
 /* What the command changed, and what of it did not come back. */
@@ -186,7 +228,7 @@ bool agent_run(struct agent *a, const json_t *arguments, struct buf *out) {
     }
     if (rc < 0) {
         (void)buf_printf(out, NULL, "the sandbox: %s", err.text);
-        if (!a->cancelled && (err.code == 0 || err.kind == ERR_SYSTEM) && err.kind == ERR_SYSTEM)
+        if (err.kind == ERR_SYSTEM)
             agent_end(a, AGENT_UNREACHABLE, "%s", err.text);
     }
     project_report_done(&report);

@@ -4,10 +4,20 @@
 #include <string.h>
 
 #include "agent.h"
+#include "agent_text.h"
 #include "ask.h"
 #include "say.h"
 
 #define AGENT_SAY_SHOWN 12u /* lines of a result that people see */
+
+json_t *agent_say_string(const char *text) {
+    struct buf clean;
+    buf_init(&clean, strlen(text) + 1);
+    (void)agent_text_clean(&clean, text, strlen(text), NULL);
+    json_t *string = json_string(clean.data != NULL ? clean.data : "");
+    buf_done(&clean);
+    return string;
+}
 
 void agent_say_event(struct agent *a, const char *type, json_t *more) {
     if (a->o.json) {
@@ -55,7 +65,7 @@ void agent_say_line(struct agent *a, const char *fmt, ...) {
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     if (a->o.json) {
-        agent_say_event(a, "note", json_pack("{s:s}", "text", text));
+        agent_say_event(a, "note", json_pack("{s:o}", "text", agent_say_string(text)));
         return;
     }
     fputs("* ", stdout);

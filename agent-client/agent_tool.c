@@ -4,9 +4,6 @@
 #include <string.h>
 
 #include "agent.h"
-#include "agent_text.h"
-
-#define AGENT_TOOL_RESULT_MAX ((size_t)64 * 1024)
 
 static bool agent_tool_todo(struct agent *a, const json_t *arguments, struct buf *out) {
     const char *items = json_string_value(json_object_get(arguments, "items"));

@@ -35,6 +35,76 @@ int agent_text_clean(struct buf *out, const char *text, size_t len, struct err *
     return 0;
 }
 
+/* Bytes of the escape sequence at p, which begins with ESC. */
+static size_t agent_text_escape(const char *p, size_t len) {
+    size_t n = 2;
+    if (len < 2)
+        return len;
+    if (p[1] == '[') { /* CSI: parameters, then a letter */
+        while (n < len && (unsigned char)p[n] >= 0x20 && (unsigned char)p[n] < 0x40)
+            n++;
+        return n < len ? n + 1 : n;
+    }
+    if (p[1] == ']' || p[1] == 'P' || p[1] == '^' || p[1] == '_') { /* to BEL or ESC \\ */
+        while (n < len && p[n] != '\a' && p[n] != '\n' &&
+               !(p[n] == '\x1b' && n + 1 < len && p[n + 1] == '\\'))
+            n++;
+        return n >= len || p[n] == '\n' ? n : n + (p[n] == '\a' ? 1 : 2);
+    }
+    while (n < len && (unsigned char)p[n - 1] >= 0x20 && (unsigned char)p[n - 1] < 0x30)
+        n++; /* as ESC ( B */
+    return n;
+}
+
+/* One character back, within the line. */
+static void agent_text_back(struct buf *out, size_t line) {
+    while (out->len > line) {
+        unsigned char c = (unsigned char)out->data[--out->len];
+        out->data[out->len] = '\0';
+        if ((c & 0xc0) != 0x80)
+            return;
+    }
+}
+
+int agent_text_plain(struct buf *out, const char *text, size_t len, struct err *err) {
+    size_t line = out->len;
+    bool over = false; /* what comes next is written over the line */
+    for (size_t i = 0; i < len;) {
+        char c = text[i];
+        size_t n = 1;
+        if (c == '\x1b') {
+            n = agent_text_escape(text + i, len - i);
+        } else if (c == '\r') {
+            over = true;
+        } else if (c == '\b') {
+            agent_text_back(out, line);
+        } else if (c != '\a') {
+            if (over && c != '\n' && out->len > line)
+                out->data[out->len = line] = '\0';
+            over = false;
+            if (buf_append(out, &c, 1, err) < 0)
+                return -1;
+            if (c == '\n')
+                line = out->len;
+        }
+        i += n;
+    }
+    return 0;
+}
+
+bool agent_text_is_binary(const char *text, size_t len) {
+    const unsigned char *p = (const unsigned char *)text;
+    size_t odd = 0;
+    if (len > 0 && memchr(text, '\0', len) != NULL)
+        return true;
+    for (size_t i = 0; i < len;) {
+        size_t n = agent_text_character(p + i, len - i);
+        odd += n == 0;
+        i += n == 0 ? 1 : n;
+    }
+    return odd * 10 > len;
+}
+
 uint64_t agent_text_tokens(const char *text) {
     return text == NULL ? 0 : strlen(text) / 3 + 1;
 }
@@ -63,7 +133,7 @@ int agent_text_bound(struct buf *out, const char *text, size_t len, size_t max, 
         }
     if (agent_text_clean(out, text, head, err) < 0)
         return -1;
-    if (buf_printf(out, err, "%s[%zu bytes, %zu lines left out%s%s]\n",
+    if (buf_printf(out, err, "%s[%zu bytes omitted, %zu lines%s%s]\n",
                    out->len > 0 && out->data[out->len - 1] != '\n' ? "\n" : "", tail - head,
                    agent_text_count(text + head, tail - head), handle != NULL ? "; " : "",
                    handle != NULL ? handle : "") < 0)

@@ -297,6 +297,93 @@ def _(pair):
         check.equal(w.pinfold("journal").returncode, 1, "exit code after an edit")
 
 
+def told(pair, commands, *more):
+    """-> the results of these commands, one a turn, as the model is told them."""
+    steps = [{"calls": [("run", {"command": one})]} for one in commands]
+    steps.append({"calls": [("done", {"summary": "x"})]})
+    with Workspace(pair) as w, ModelServer(steps) as model:
+        w.write("run.sh", "#!/bin/bash\n" + NOISE, 0o755)
+        done, events = w.agent(model, "t", "true", *more)
+        outcome(done, events, 0, "verified")
+        return results(model.requests[-1]["body"]["messages"])
+
+
+NOISE = """case $1 in
+end) for i in {1..5000}; do echo "noise $i"; done; echo "ASSERT FAILED x"; exit 1;;
+frames) for i in {1..2000}; do printf 'at %d\\r' $i; done; printf '\\e[31mred\\e[0m\\a\\n';;
+binary) head -c 20000 /bin/ls;;
+env) env | sort;;
+esac
+"""
+
+
+@test("the error at the end is shown, and the rest can be read (case 186)")
+def _(pair):
+    (first,) = told(pair, ["./run.sh end"], "--context", "9000")
+    check.true("ASSERT FAILED x" in first and "noise 1\n" in first, first[-300:])
+    check.true("bytes omitted" in first and "read out:1" in first, first[:300])
+    check.true(len(first) < 6000, "%d bytes for a model of 9,000 tokens" % len(first))
+
+
+@test("of a progress bar the last frame is shown, without codes (case 188)")
+def _(pair):
+    (text,) = told(pair, ["./run.sh frames"])
+    check.equal(text, "red\n[exit code 0]\n", "result")
+
+
+@test("binary output is named, not shown (case 189); a failure is data (case 192)")
+def _(pair):
+    text, fails = told(pair, ["./run.sh binary", "ls missing-file"])
+    check.true(text.startswith("[binary output, 20000 bytes, sha256 "), text[:200])
+    check.true("missing-file" in fails and "[exit code 2" in fails, fails)
+
+
+@test("nothing can ask: stdin is at its end, editors and pagers are off (cases 190, 195)")
+def _(pair):
+    os.environ["SANDBOX_API_KEY"] = "canary-of-the-client"
+    try:
+        env, reads = told(pair, ["./run.sh env", "python3"])
+    finally:
+        del os.environ["SANDBOX_API_KEY"]
+    for line in ("GIT_EDITOR=true", "DEBIAN_FRONTEND=noninteractive", "PAGER=cat",
+                 "GIT_TERMINAL_PROMPT=0", "PINFOLD_SESSION=ag_"):
+        check.true(line in env, "%s is not in %s" % (line, env))
+    check.true("canary" not in env and pair.token not in env, "the client's environment: %s" % env)
+    check.true("exit code" in reads, reads)
+
+
+@test("the same command with the same outcome three times in a row is stuck, however long it takes")
+def _(pair):
+    same = {"calls": [("run", {"command": "./run.sh end"})]}
+    with Workspace(pair) as w, ModelServer([same] * 9) as model:
+        w.write("run.sh", "#!/bin/bash\n" + NOISE, 0o755)
+        done, events = w.agent(model, "t", "true")
+        outcome(done, events, 7, "stuck")
+        check.equal(len(model.requests), 3, "requests")
+
+
+@test("when the server is away the agent says so and runs nothing here (case 193)")
+def _(pair):
+    with Workspace(pair) as w, ModelServer([{"calls": [("run", {"command": "touch canary"})]}]) as m:
+        w.write("a", "1")
+        done, events = w.agent(m, "t", "true", PINFOLD_URL="http://127.0.0.1:1")
+        outcome(done, events, 6, "unreachable")
+        check.equal(list(w.tree()), ["a"], "the workspace")
+
+
+@test("a summary that is cut within a character, and a name that is no UTF-8, break nothing")
+def _(pair):
+    steps = [{"calls": [("list", {})]}, {"calls": [("done", {"summary": "x" + "\u00e4" * 600})]}]
+    with Workspace(pair) as w, ModelServer(steps) as model:
+        with open(os.path.join(os.fsencode(w.path), b"caf\xe9"), "w") as file:
+            file.write("x")
+        done, events = w.agent(model, "t", "true")
+        last = outcome(done, events, 0, "verified")
+        check.true(last["summary"].startswith("x\u00e4\u00e4"), last["summary"][:20])
+        told = results(model.requests[-1]["body"]["messages"])
+        check.true("caf?" in told[-1], told)
+
+
 @test("an agent without a verifier, a model or a task says what is missing")
 def _(pair):
     with Workspace(pair) as w:

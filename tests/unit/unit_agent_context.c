@@ -124,7 +124,7 @@ static void test_texts_are_bounded_in_the_middle(void **state) {
     buf_init(&out, 100000);
     unit_works(agent_text_bound(&out, text, 5000, 1000, "read out:1 shows them", &err), err);
     assert_true(out.len < 1200);
-    assert_non_null(strstr(out.data, "lines left out; read out:1 shows them]\n"));
+    assert_non_null(strstr(out.data, "lines; read out:1 shows them]\n"));
     buf_clear(&out);
     unit_works(agent_text_bound(&out, "a\xff\x01z", 4, 10, NULL, &err), err);
     assert_string_equal(out.data, "a??z");
@@ -148,6 +148,37 @@ static void test_stuck(void **state) {
     assert_false(agent_stuck_failing(&s, ""));
 }
 
+static void plain(const char *text, const char *want) {
+    struct buf out;
+    struct err err;
+    buf_init(&out, 1000);
+    unit_works(agent_text_plain(&out, text, strlen(text), &err), err);
+    assert_string_equal(out.data != NULL ? out.data : "", want);
+    buf_done(&out);
+}
+
+static void test_plain_is_what_a_terminal_shows_at_the_end(void **state) {
+    (void)state;
+    plain("10%\r20%\r100%\nnext\n", "100%\nnext\n");
+    plain("dos\r\nlines\r\n", "dos\nlines\n");
+    plain("stays\r", "stays");
+    plain("\x1b[1;31mred\x1b[0m \x1b[2Kx\n", "red x\n");
+    plain("\x1b]8;;http://x\x1b\\link\x1b]8;;\a!\n", "link!\n");
+    plain("\x1b(Bplain\x1b", "plain");
+    plain("a\xc3\xa4\b\bb\b\b\b\n", "\n");
+    plain("bell\a\n\bno\n", "bell\nno\n");
+    plain("\x1b]unfinished\nkept\n", "\nkept\n");
+}
+
+static void test_binary_is_told_from_text(void **state) {
+    (void)state;
+    assert_true(agent_text_is_binary("a\0b", 3));
+    assert_true(agent_text_is_binary("\xff\xfe\xfd and", 7));
+    assert_false(agent_text_is_binary("one \xff in much more text", 23));
+    assert_false(agent_text_is_binary("\xc3\xa4\xc3\xb6", 4));
+    assert_false(agent_text_is_binary("", 0));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_compaction_takes_a_third_at_least),
@@ -155,6 +186,8 @@ int main(void) {
         cmocka_unit_test(test_the_head_is_made_anew),
         cmocka_unit_test(test_a_session_comes_back),
         cmocka_unit_test(test_texts_are_bounded_in_the_middle),
+        cmocka_unit_test(test_plain_is_what_a_terminal_shows_at_the_end),
+        cmocka_unit_test(test_binary_is_told_from_text),
         cmocka_unit_test(test_stuck),
     };
     return cmocka_run_group_tests_name("agent_context", tests, NULL, NULL);
