@@ -159,7 +159,7 @@ static struct exec *api_exec_make(struct execs *set, const struct api_exec_job *
 }
 
 static int api_exec_record(const struct execs *set, const struct api_exec_job *job,
-                           const struct exec *x, struct api_error *error) {
+                           const struct exec *x, struct audit_mark *mark, struct api_error *error) {
     const struct http_req *req = job->req;
     const struct wire_policy *policy = sandbox_policy(set->sandbox);
     uint8_t argv[32];
@@ -173,7 +173,7 @@ static int api_exec_record(const struct execs *set, const struct api_exec_job *j
                                 .policy_sha256 = policy->sha256,
                                 .limits = &x->limits.values,
                                 .argv_sha256 = argv};
-    return audit_accepted(&job->server->audit, &asked, NULL, error);
+    return audit_accepted(&job->server->audit, &asked, mark, error);
 }
 
 static int api_exec_check_quota(const struct api_exec_job *job, struct api_error *error) {
@@ -219,7 +219,8 @@ static struct exec *api_exec_start(struct execs *set, const struct api_exec_job 
     x->token = accounts_token_ref(job->req->token);
     x->task.token = x->token;
     x->hold = hold;
-    if (api_exec_record(set, job, x, error) < 0) {
+    struct audit_mark mark;
+    if (api_exec_record(set, job, x, &mark, error) < 0) {
         accounts_budget_release(&x->hold);
         exec_free(x);
         return NULL;
@@ -227,6 +228,7 @@ static struct exec *api_exec_start(struct execs *set, const struct api_exec_job 
     execs_insert(set, x);
     if (exec_send(x, r, &err) == 0)
         return x;
+    job->req->audit_seq = mark.seq; /* that it failed after all is recorded, too */
     accounts_budget_release(&x->hold);
     execs_log(x, &err);
     api_exec_refused(sb, &err, error);

@@ -241,6 +241,7 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
             traces_answer(req, &run->trace);
             return run;
         }
+        req->audit_seq = run->accepted.seq; /* that it failed after all is recorded, too */
         if (run->store.told && store_sick(s->store) != NULL) {
             server_no_store(s, &err, error);
         } else {

@@ -205,18 +205,21 @@ int run_store_keep(struct run *run, struct err *err) {
 
 /* After a kill it must not be begun a second time, so the row has to say that it runs before it
  * does. In the round in which it came it has no row yet that says otherwise. */
-void run_store_launch(struct run *run) {
+int run_store_launch(struct run *run) {
     struct run_store *x = &run->store;
     struct store *s = run->runs->store;
     struct err err;
     err_clear(&err);
     if (s == NULL || !x->told)
-        return;
+        return 0;
     int rc = store_runs_launch(s, run->owner, run->id, &err);
     if (rc == 0 && x->round != store_round(s))
         rc = store_commit_now(s, &err);
-    if (rc < 0)
-        runs_log(run->runs, run, &err);
+    if (rc == 0)
+        return 0;
+    runs_log(run->runs, run, &err);
+    run_store_again_soon(run->runs, RUN_STORE_AGAIN_MS);
+    return -1;
 }
 
 void run_store_progress(struct run *run) {
@@ -304,8 +307,7 @@ void run_store_end(struct run *run) {
 
 void run_store_well(void *runs) {
     struct runs *all = runs;
-    if (all->unsaved_first != NULL)
-        run_store_again_soon(all, 0);
+    run_store_again_soon(all, 0);
 }
 
 static void run_store_link(struct run *run) {
@@ -365,7 +367,7 @@ static void run_store_saved(struct run *run, int rc, const struct err *err) {
         runs_cache(runs, run);
 }
 
-/* A few at a time, until none is left. */
+/* A few at a time, until none is left; then what waits to be started. */
 static void run_store_again(void *arg) {
     struct runs *runs = arg;
     unsigned left = RUN_STORE_AGAIN;
@@ -377,6 +379,7 @@ static void run_store_again(void *arg) {
             left--;
             run_store_save(run);
         }
+        runs_go_on(runs);
     }
     if (runs->unsaved_first != NULL)
         run_store_again_soon(runs, left == 0 ? 0 : RUN_STORE_AGAIN_MS);

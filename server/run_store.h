@@ -59,8 +59,8 @@ void run_store_body_filed(struct run *run, const uint8_t hash[STORE_RUNS_HASH_SI
 void run_store_body_unfile(struct runs *runs, const uint8_t hash[STORE_RUNS_HASH_SIZE]);
 /* It has a name, and its caller will be told of it. -1: it cannot be stored (*err). */
 int run_store_tell(struct run *run, struct err *err);
-/* It leaves the queue. */
-void run_store_launch(struct run *run);
+/* It is about to leave the queue. -1: that cannot be written, so it must not yet. */
+int run_store_launch(struct run *run);
 /* A step begins: what the others have left is kept. */
 void run_store_progress(struct run *run);
 /* It is over: run_settled() is called, at once or later. */
@@ -80,7 +80,8 @@ int run_store_write_now(struct run *run, struct err *err);
 /* A run that waits is to wait for the next server: gives it a row, unless it has one. */
 int run_store_keep(struct run *run, struct err *err);
 
-/* The store can be written again: what could not be written is, at once. */
+/* The store can be written again: what could not be written is, and what could not start for that
+ * does, at once. */
 void run_store_well(void *runs);
 
 /* One that is not in memory any more: fn is called, now or later, with the run (which is in the

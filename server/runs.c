@@ -214,7 +214,6 @@ static void runs_launch(struct runs *runs, struct run *run, struct link *link) {
     runs->active++;
     metrics_observe(&runs->metrics->queue_wait, clock_mono_ns() - run->created_ns);
     run->phase = RUN_STEP;
-    run_store_launch(run);
     run_start(run, link);
 }
 
@@ -249,6 +248,10 @@ static void runs_dispatch(void *arg) {
             continue;
         }
         int there = link == NULL ? -1 : !runs_has_quota(runs, run) ? 0 : runs_has_memory(runs, run);
+        if (there > 0 && run_store_launch(run) < 0) {
+            queue_aside(&runs->queue, node); /* until run_store_again() */
+            there = 0;
+        }
         if (there > 0)
             runs_launch(runs, run, link);
         else if (there < 0 || ++held == RUNS_HELD_MAX)

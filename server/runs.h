@@ -99,8 +99,8 @@ void runs_cancel_all(struct runs *runs, enum cause cause);
 void runs_cancel_some(struct runs *runs, bool (*is_meant)(void *arg, const struct run *run),
                       void *arg);
 
-/* What was set aside looks again: there may be memory for it, or its user's quota is another one.
- */
+/* What was set aside looks again: there may be memory for it, its user's quota is another one, or
+ * the store can be written again. */
 void runs_go_on(void *runs);
 /* Something was given back that runs of this user, or made with this token (NULL: none), may wait
  * for. */

@@ -61,6 +61,16 @@ def _(pair):
                 "receipt_sha512")
 
 
+@test("an execution that cannot be sent after all is recorded as failed")
+def _(pair):
+    with Box.make(pair.client) as box:
+        box.pause()
+        check.error(pair.client.post(box.path + "/exec", {"argv": ["true"]}), 409, "paused")
+        accepted, = of(pair, type="accepted", what="exec", sandbox=box.id)
+        failed, = of(pair, type="failed", of=accepted["seq"])
+        check.equal((failed["status"], failed["code"]), (409, "paused"), "how it failed")
+
+
 @test("sandboxes, executions, files and snapshots are recorded")
 def _(pair):
     with Box.make(pair.client) as box:

@@ -124,6 +124,26 @@ def _(_):
         equal(len(lines(pair)["runs"]), 3)
 
 
+@test("a run does not start before the database says that it does", own=True)
+def _(_):
+    with harness.Pair(slots=1, warm=1) as pair:
+        client = pair.client
+        first = client.submit(argv=["sleep", "20"])
+        client.wait_state(first, ("running",))
+        second = client.submit(sh="echo second")
+        db = sqlite3.connect(database(pair), isolation_level=None)
+        try:
+            db.execute("BEGIN IMMEDIATE")
+            client.delete("/v1/runs/" + first)
+            tried = ("event=run_trouble run=\"%s\"" % second).encode()
+            check.eventually(lambda: tried in pair.log_bytes(), 5, "it is tried")
+            equal(client.fetch(second)["state"], "queued", "state while nothing can be written")
+            db.execute("ROLLBACK")
+        finally:
+            db.close()
+        equal(check.text(check.ok(client.wait_done(second, 5))), "second\n", "stdout")
+
+
 @test("queued-on-stop=cancel: what waited is interrupted", own=True)
 def _(_):
     with harness.Pair(slots=1, warm=1, server_args=["--queued-on-stop", "cancel"]) as pair:
