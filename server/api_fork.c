@@ -88,6 +88,8 @@ static void api_fork_opened(struct sandbox_wait *w, const struct api_error *why)
 
 static void api_fork_make(struct api_fork *f, const struct sandbox *sb) {
     f->waiting = 1; /* not before all were asked for */
+    /* While the snapshot was taken others may have taken what was left. */
+    (void)api_sandboxes_check_quota(f->server, f->req, &f->spec, f->count, &f->error);
     for (; f->asked < f->count && f->error.status == 0; f->asked++) {
         struct api_fork_child *c = &f->children[f->asked];
         struct sandbox_spec spec;

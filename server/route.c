@@ -97,12 +97,18 @@ const struct route route_table[] = {
     {0},
 };
 
+static bool route_holds_token(const char *text) {
+    for (const char *at = text; (at = strstr(at, TOKEN_PREFIX)) != NULL; at++)
+        if (strlen(at) >= TOKEN_TEXT_LEN && token_is_form(at, TOKEN_TEXT_LEN))
+            return true;
+    return false;
+}
+
 /* URLs end up in logs and histories, here and on the way. */
 static bool route_is_secret(const char *name, const char *value) {
     static const char *const names[] = {"token",  "access_token", "api_key",
                                         "apikey", "bearer",       "authorization"};
-    if (value != NULL && strstr(value, TOKEN_PREFIX) != NULL &&
-        token_is_form(strstr(value, TOKEN_PREFIX), strlen(strstr(value, TOKEN_PREFIX))))
+    if (value != NULL && route_holds_token(value))
         return true;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (strcasecmp(name, names[i]) == 0)
@@ -114,10 +120,23 @@ static bool route_is_secret(const char *name, const char *value) {
     "A token does not belong into a URL, where logs keep it: Authorization: Bearer TOKEN. Revoke " \
     "the one that was sent."
 
-static int route_authenticate(struct server *s, struct http_req *req, struct api_error *error) {
+/* In the path, too (`args` NULL: it is none of ours): DELETE /v1/tokens/TOKEN is what somebody
+ * types who has no id at hand. */
+static bool route_in_url(struct http_req *req, const struct route_args *args) {
+    bool found = http_query_any(req, route_is_secret);
+    if (args == NULL)
+        return found;
+    found = found || route_holds_token(args->rest);
+    for (size_t i = 0; i < args->count && !found; i++)
+        found = route_holds_token(args->value[i]);
+    return found;
+}
+
+static int route_authenticate(struct server *s, struct http_req *req, const struct route_args *args,
+                              struct api_error *error) {
     struct accounts_token *token =
         accounts_check(s->accounts.accounts, http_header(req, "Authorization"), clock_real_ms());
-    bool in_url = http_query_any(req, route_is_secret);
+    bool in_url = route_in_url(req, args);
     if (token == NULL)
         return api_error_set(error, 401, "unauthorized", NULL, "%s",
                              in_url ? ROUTE_NO_SECRET_IN_URL
@@ -172,7 +191,8 @@ int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct a
     struct api_error missing = {0};
     const struct route *r = route_find(route_table, req->method, req->target, &args, &missing);
     /* Who has no token does not learn what there is. */
-    if ((r == NULL || (r->flags & ROUTE_PUBLIC) == 0) && route_authenticate(s, req, error) < 0)
+    if ((r == NULL || (r->flags & ROUTE_PUBLIC) == 0) &&
+        route_authenticate(s, req, r != NULL ? &args : NULL, error) < 0)
         return -1;
     if (r == NULL) {
         if (missing.status == 405)

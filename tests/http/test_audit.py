@@ -95,6 +95,8 @@ def _(pair):
 def _(pair):
     check.error(pair.client.delete("/v1/sandboxes/sb_" + "x" * 24), 404)
     asked = of(pair, type="asked", sandbox="sb_" + "x" * 24)[-1]
+    # (written when the answer has left)
+    check.eventually(lambda: of(pair, type="failed", of=asked["seq"]), 2, "the failure's record")
     failed, = of(pair, type="failed", of=asked["seq"])
     check.equal((failed["status"], failed["code"]), (404, "not_found"), "the answer")
 

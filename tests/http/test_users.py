@@ -9,7 +9,7 @@ import time
 import check
 import clean
 import harness
-from client import Client, nonce
+from client import Client, nonce, parallel
 from suite import test
 
 
@@ -394,6 +394,10 @@ def _(pair):
 
 @test("a token does not belong into a URL", case=138)
 def _(pair):
+    for method, path in (("DELETE", "/v1/tokens/"), ("GET", "/v1/runs/"), ("DELETE", "/v1/users/"),
+                         ("PUT", "/v1/sandboxes/sb_1/files/workspace/x"), ("POST", "/v1/sandboxes/")):
+        path += pair.token.replace("f_", "%66%5f") + ("/pause" if method == "POST" else "")
+        check.error(pair.client.request(method, path), 400, "token_in_url")
     for query in ("token=x", "access_token=" + pair.token, "x=" + pair.token):
         answer = pair.client.get("/v1/runs?" + query)
         error = check.error(answer, 400, "token_in_url")
@@ -531,3 +535,29 @@ def _(_):
         check.eventually(lambda: b"\npinfold_snapshots 0\n" in pair.client.get("/metrics").body, 5,
                          "its snapshot goes")
         check.eventually(lambda: not clean.marked(pair.client.mark), 5, "no program is left")
+
+
+@test("forks that are asked for at once get no more sandboxes than the quota has", case=140)
+def _(pair):
+    name = "u" + nonce()
+    check.equal(pair.client.post("/v1/users", {"name": name, "quota": {"sandboxes": 4}}).status, 201,
+                "status")
+    one = new_token(pair, name)
+    path = "/v1/sandboxes/%s/fork" % one.post("/v1/sandboxes", {}).json()["id"]
+
+    def fork(_):
+        other = Client(pair.port, one.token)
+        answer = other.post(path, {"count": 2})
+        other.close()
+        return answer
+
+    answers = parallel(5, fork)
+    made = [answer for answer in answers if answer.status == 201]
+    check.equal(len(made), 1, "forks that were made")
+    for answer in answers:
+        if answer.status != 201:
+            check.error(answer, 429, "quota")
+    boxes = one.get("/v1/sandboxes").json()["sandboxes"]
+    check.equal(len(boxes), 3, "sandboxes")
+    for box in boxes:
+        one.delete("/v1/sandboxes/" + box["id"])
