@@ -7,7 +7,7 @@
 
 #include "agent.h"
 #include "agent_text.h"
-#include "exec_options.h"
+#include "permission_ask.h"
 #include "sandbox_api.h"
 #include "say.h"
 #include "text.h"
@@ -200,8 +200,8 @@ bool agent_run(struct agent *a, const json_t *arguments, struct buf *out) {
     char label[UNDO_LABEL_MAX];
     err_clear(&err);
     enum permission_answer answer =
-        permission_exec_command(&a->project.decide, line, strlen(line), &v);
-    if (!agent_say_may(a, answer, line, v))
+        permission_ask_command(&a->project, "The model wants", line, false, &v);
+    if (answer != PERMISSION_RUN)
         return agent_say_denied(a, out, answer, v);
     /* Copied: the verdict is gone with the next question, and sending asks many. */
     json_t *words = NULL;

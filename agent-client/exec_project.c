@@ -6,6 +6,7 @@
 
 #include "ask.h"
 #include "client_cmd.h"
+#include "permission_ask.h"
 #include "project.h"
 #include "say.h"
 
@@ -58,43 +59,6 @@ static int exec_project_line(struct exec_project *x, struct err *err) {
     return 0;
 }
 
-/* The verdict for people: each part that is not allowed, with its rule. */
-static void exec_project_explain(const struct perm_verdict *v) {
-    for (size_t i = 0; i < v->count; i++) {
-        const struct perm_part *part = &v->parts[i];
-        if (part->verdict == RULE_ALLOW)
-            continue;
-        if (part->rule != NULL)
-            say_line("%s: %s: %s (%s:%u: %s)", rule_verdict_name(part->verdict), part->text,
-                     part->why, part->rule->file, part->rule->line, part->rule->text);
-        else
-            say_line("%s: %s: %s", rule_verdict_name(part->verdict), part->text, part->why);
-    }
-    if (v->count == 0)
-        say_line("%s: %s", rule_verdict_name(v->verdict), v->why);
-}
-
-/* "Always" is offered for a single part that has such a rule. */
-static bool exec_project_ask(struct exec_project *x, const struct perm_verdict *v) {
-    const char *always = NULL;
-    char question[700];
-    struct err err;
-    size_t asks = 0;
-    for (size_t i = 0; i < v->count; i++)
-        if (v->parts[i].verdict == RULE_ASK && ++asks > 0)
-            always = asks == 1 ? v->parts[i].always : NULL;
-    exec_project_explain(v);
-    if (always != NULL)
-        snprintf(question, sizeof(question), "Run it? (a = yes, and always from now on: %.500s)",
-                 always);
-    else
-        snprintf(question, sizeof(question), "Run it?");
-    char answer = ask_person(question, always != NULL ? "yna" : "yn");
-    if (answer == 'a' && perm_files_allow(&x->project.files, always, &err) < 0)
-        say_line("%s", err.text);
-    return answer == 'y' || answer == 'a';
-}
-
 /* A simple command is run as the words that the rules saw, not by a shell that might see others. */
 static int exec_project_words(struct exec_project *x, const struct perm_verdict *v,
                               struct err *err) {
@@ -118,15 +82,7 @@ static int exec_project_words(struct exec_project *x, const struct perm_verdict 
 /* 1 = it may run, 0 = no (which was said), -1. */
 static int exec_project_judge(struct exec_project *x, struct err *err) {
     const struct perm_verdict *v;
-    enum permission_answer answer =
-        permission_exec_command(&x->project.decide, x->line.data, x->line.len, &v);
-    if (answer == PERMISSION_ASK && exec_project_ask(x, v))
-        answer = PERMISSION_RUN;
-    else if (answer == PERMISSION_ASK)
-        say_line("not run: you said no");
-    else if (answer != PERMISSION_RUN)
-        exec_project_explain(v);
-    if (answer != PERMISSION_RUN)
+    if (permission_ask_command(&x->project, "You want", x->line.data, true, &v) != PERMISSION_RUN)
         return 0;
     return exec_project_words(x, v, err) < 0 ? -1 : 1;
 }
@@ -147,9 +103,11 @@ static int exec_project_fetch(struct exec_project *x, int code, struct err *err)
     int rc = project_pull(&x->project, &what, &report, err);
     exec_project_report(&report);
     if (rc < 0)
-        say_line("what the command changed did not come back: %s", err->text);
+        err_wrap(err, "what the command changed did not come back");
     bool whole = rc == 0 && report.denied == 0 && report.conflicts == 0;
     project_report_done(&report);
+    if (code != 0 && rc < 0)
+        say_line("%s", err->text); /* the code is the command's own; with ours it is said later */
     return code != 0 || whole ? code : rc < 0 ? CLIENT_EXIT_TROUBLE : EXEC_PROJECT_DENIED;
 }
 

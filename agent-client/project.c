@@ -101,12 +101,51 @@ int project_save(const struct project *p, struct err *err) {
 
 /* Opening. */
 
+static int project_rules_load(struct project *p, struct perm_files *files, struct rule_set *rules,
+                              struct perm *perm, struct err *err) {
+    const struct perm_config config = {
+        .resolve = perm_files_resolve, .arg = files, .headless = p->options.headless};
+    return perm_files_find(files, p->path, err) < 0
+               ? -1
+               : perm_files_load(files, p->options.rules, p->options.session, &config, rules, perm,
+                                 err);
+}
+
+/* Is every file as it was, but for the one that answers of a person are stored in? */
+static bool project_rules_same(const struct perm_files *a, const struct perm_files *b) {
+    if (a->count != b->count)
+        return false;
+    for (size_t i = 0; i < a->count; i++)
+        if (strcmp(a->file[i].what, PERM_FILES_GRANTS) != 0 &&
+            (a->file[i].there != b->file[i].there || a->file[i].trusted != b->file[i].trusted ||
+             strcmp(a->file[i].hash, b->file[i].hash) != 0))
+            return false;
+    return true;
+}
+
+int project_regrant(struct project *p, struct err *err) {
+    struct perm_files *files = calloc(1, sizeof(*files));
+    struct rule_set rules;
+    struct perm perm;
+    if (files == NULL)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "out of memory");
+    /* Tried first: what is there must not go before what follows is known to be good. */
+    int rc = project_rules_load(p, files, &rules, &perm, err);
+    bool same = rc == 0 && project_rules_same(&p->files, files);
+    if (rc == 0) {
+        perm_done(&perm);
+        rule_set_done(&rules);
+    }
+    free(files);
+    if (rc < 0 || !same)
+        return 1;
+    perm_done(&p->perm);
+    rule_set_done(&p->rules);
+    return project_rules_load(p, &p->files, &p->rules, &p->perm, err);
+}
+
 static int project_rules(struct project *p, struct err *err) {
-    struct perm_config config = {
-        .resolve = perm_files_resolve, .arg = &p->files, .headless = p->options.headless};
-    if (perm_files_find(&p->files, p->path, err) < 0 ||
-        perm_files_load(&p->files, p->options.rules, p->options.session, &config, &p->rules,
-                        &p->perm, err) < 0)
+    if (project_rules_load(p, &p->files, &p->rules, &p->perm, err) < 0)
         return -1;
     permission_exec_init(&p->decide, &p->perm);
     return 0;

@@ -85,6 +85,12 @@ int project_open(struct project *p, const struct project_options *options, struc
                  const char *url, struct err *err);
 void project_close(struct project *p); /* zeroed allowed */
 
+/* Reads the rules again after a person stored one for always. The rules of a session are frozen but
+ * for that: when another file than that of the stored rules differs, or something is wrong with
+ * one, nothing changes (1). -1: there are no rules any more, and nothing may run. Verdicts from
+ * before are gone. */
+int project_regrant(struct project *p, struct err *err);
+
 /* Takes a new picture of the workspace: p->tree. */
 int project_look(struct project *p, struct err *err);
 int project_push(struct project *p, struct err *err);

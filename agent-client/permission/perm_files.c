@@ -170,7 +170,7 @@ static int perm_files_list(struct perm_files *f, const char *rules, const char *
     } else {
         if (perm_files_join(perm_files_add(f, RULE_USER, "user")->path, PATH_MAX, f->config,
                             "permissions.rules", err) < 0 ||
-            perm_files_grants(f, perm_files_add(f, RULE_USER, "always allowed")->path, err) < 0)
+            perm_files_grants(f, perm_files_add(f, RULE_USER, PERM_FILES_GRANTS)->path, err) < 0)
             return -1;
     }
     if (perm_files_workspace(f, perm_files_add(f, RULE_WORKSPACE, "workspace")->path, err) < 0)

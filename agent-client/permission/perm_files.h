@@ -20,9 +20,11 @@
 
 #define PERM_FILES_HASH 65 /* hexadecimal SHA-256 with its NUL */
 
+#define PERM_FILES_GRANTS "always allowed"
+
 struct perm_file {
     enum rule_layer layer;
-    const char *what; /* "system", "user", "always allowed", "workspace", "session" */
+    const char *what; /* "system", "user", PERM_FILES_GRANTS, "workspace", "session" */
     char path[PATH_MAX];
     bool there, trusted;
     size_t rules;

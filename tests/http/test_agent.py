@@ -177,6 +177,27 @@ def _(pair):
         check.equal(last["denials"][0]["times"], 2, "times")
 
 
+@test("on a terminal a person is asked for a command: no is told to the model, always is kept")
+def _(pair):
+    steps = [{"calls": [("run", {"command": "echo install"})]}, {"calls": [("list", {})]},
+             {"calls": [("run", {"command": "echo othered"})]},
+             {"calls": [("run", {"command": "echo othered"})]},
+             {"calls": [("done", {"summary": "x"})]}]
+    with Workspace(pair) as w, ModelServer(steps) as m:
+        config = os.path.join(w.home, ".config/pinfold")
+        os.makedirs(config)
+        with open(os.path.join(config, "permissions.rules"), "w") as file:
+            file.write("allow write **\nallow model local\n")
+        command = ["agent", "t", "--verify", "true", "--model-url", m.url, "--model", "scripted"]
+        code, seen = w.ask(command, [("The model wants to run: echo install", "n"),
+                                     ("allow exec echo othered", "a")])
+        check.equal(code, 0, "exit code: %s" % seen[-1500:])
+        told = results(m.requests[-1]["body"]["messages"])
+        check.true("denied" in told[0], told[0])
+        check.true("othered" in told[2] and "othered" in told[3], told)
+        check.equal(seen.count("to run: echo othered"), 1, "it is asked once")
+
+
 @test("bounds: requests, tokens, time, money without prices")
 def _(pair):
     busy = lambda messages: {"calls": [("write", {"path": "n", "content": str(len(messages))})]}

@@ -119,6 +119,29 @@ def _(pair):
         check.equal(done.returncode, 126, "exit code")
 
 
+@test("on a terminal a person is asked: no, once, always; what is stored counts in the next session")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "1")
+        config = os.path.join(w.home, ".config/pinfold")
+        os.makedirs(config)
+        with open(os.path.join(config, "permissions.rules"), "w") as file:
+            file.write("allow write **\n")
+        command = ["exec", "--", "echo", "installed"]
+        code, seen = w.ask(command, [("to run: echo installed", "n")])
+        check.equal((code, "\ninstalled\r" in seen), (126, False), "no: %s" % seen)
+        code, seen = w.ask(command, [("to run: echo installed", "y")])
+        check.equal(code, 0, "once: %s" % seen)
+        code, seen = w.ask(command, [("a = always from now on: allow exec echo installed", "a")])
+        check.equal(code, 0, "always: %s" % seen)
+        code, seen = w.ask(command, [])
+        check.equal((code, "to run" in seen), (0, False), "afterwards: %s" % seen)
+        well(w.pinfold(*command))
+        check.equal(well(w.pinfold("exec", "-c", "echo installed; echo other"), 126).stdout, "",
+                    "another command")
+        check.equal(sorted(w.tree()), ["a"], "nothing is stored in the workspace")
+
+
 @test("when the server is away nothing runs here instead")
 def _(pair):
     with Workspace(pair) as w:

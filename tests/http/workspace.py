@@ -2,6 +2,8 @@
 
 import json
 import os
+import pty
+import select
 import shutil
 import subprocess
 import tempfile
@@ -61,6 +63,36 @@ class Workspace:
             timeout=timeout,
             start_new_session=True,
         )
+
+    def ask(self, arguments, answers, timeout=8, **environment):
+        """Runs it on a terminal and types an answer at each question, as it comes: answers are
+        [(what the question contains, line)]. -> (exit code, all that was on the terminal)"""
+        child, fd = pty.fork()
+        if child == 0:
+            try:
+                os.chdir(self.path)
+                program = harness.program("pinfold")
+                os.execve(program, [program, *arguments], self.environment(**environment))
+            finally:
+                os._exit(127)
+        seen, asked, answers = "", 0, list(answers)
+        try:
+            while True:
+                if not select.select([fd], [], [], timeout)[0]:
+                    raise AssertionError("it hangs: %s" % seen[-800:])
+                try:
+                    data = os.read(fd, 65536)
+                except OSError:
+                    break
+                if not data:
+                    break
+                seen += data.decode(errors="replace")
+                if answers and answers[0][0] in seen[asked:] and seen.endswith("] "):
+                    asked = len(seen)
+                    os.write(fd, answers.pop(0)[1].encode() + b"\n")
+            return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), seen
+        finally:
+            os.close(fd)
 
     def exec(self, *arguments, **more):
         return self.pinfold("exec", "--rules", self.rules, *arguments, **more)
