@@ -57,7 +57,6 @@ struct accounts_user {
     uint64_t created_ms;
     struct quota_limits quota;
     struct quota_use use;
-    void *flow; /* the queue's; NULL = nothing of it has waited yet */
     unsigned refs;
 
     struct accounts_user *hash_next; /* private, as is the rest */

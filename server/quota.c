@@ -28,6 +28,7 @@ struct quota {
     void *arg;
     struct quota_use *dirty;
     struct loop_timer flush;
+    uint32_t trimmed; /* the day on which days that are too long ago were last forgotten */
 };
 
 static const char *const quota_names[QUOTA_COUNT] = {
@@ -127,11 +128,23 @@ static int quota_write_one(struct quota *q, struct quota_use *use, struct err *e
     return store_usage_put(q->store, &row, err);
 }
 
+static void quota_trim(struct quota *q) {
+    struct err err;
+    uint32_t today = quota_today();
+    if (q->store == NULL || q->trimmed == today || store_sick(q->store) != NULL)
+        return;
+    err_clear(&err);
+    q->trimmed = today;
+    if (store_usage_trim(q->store, today, &err) < 0)
+        log_err(q->log, LOG_ERROR, "usage_not_trimmed", &err);
+}
+
 /* What cannot be written now (a full disk) is written with the next use. */
 static void quota_write(void *arg) {
     struct quota *q = arg;
     struct err err;
     err_clear(&err);
+    quota_trim(q);
     while (q->dirty != NULL) {
         struct quota_use *use = q->dirty;
         struct accounts_user *user = use->user;
@@ -216,10 +229,6 @@ void quota_watch(struct quota *q,
                  void (*fn)(void *arg, const char *user, struct accounts_token *token), void *arg) {
     q->freed = fn;
     q->arg = arg;
-}
-
-void quota_set_defaults(struct quota *q, const struct quota_limits *defaults) {
-    q->defaults = *defaults;
 }
 
 /* Charging. */

@@ -98,7 +98,6 @@ void quota_free(struct quota *q);
 /* Something that runs may wait for was given back by this user and this token (or NULL). */
 void quota_watch(struct quota *q,
                  void (*fn)(void *arg, const char *user, struct accounts_token *token), void *arg);
-void quota_set_defaults(struct quota *q, const struct quota_limits *defaults);
 
 /* Who is charged with what. Embedded in what holds something; zeroed at birth. */
 struct quota_held {

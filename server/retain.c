@@ -66,6 +66,14 @@ static bool retain_over(const struct retain *r) {
     return r->count > r->options.count || r->bytes > r->options.bytes;
 }
 
+/* Bodies of runs that are gone can go. One that waits or runs may be older than all that are over.
+ */
+static void retain_bodies(struct retain *r) {
+    uint64_t began = 0;
+    if (store_runs_began(r->runs->store, &began, NULL) > 0)
+        r->inputs_before_ms = began > RETAIN_INPUT_SLACK_MS ? began - RETAIN_INPUT_SLACK_MS : 0;
+}
+
 /* Drops what is too much of the oldest. -> how many went, -1 when the store failed. */
 static int retain_drop(struct retain *r, struct retain_job **job) {
     struct store_run_old old[RETAIN_BATCH];
@@ -75,8 +83,7 @@ static int retain_drop(struct retain *r, struct retain_job **job) {
     for (int i = 0; i < n; i++) {
         bool aged = old[i].at_ms + r->options.age_ms < now && old[i].at_ms < now;
         if (!aged && !retain_over(r)) {
-            r->inputs_before_ms =
-                old[i].at_ms > RETAIN_INPUT_SLACK_MS ? old[i].at_ms - RETAIN_INPUT_SLACK_MS : 0;
+            retain_bodies(r);
             return gone;
         }
         if (store_runs_drop(r->runs->store, &old[i], &err) < 0)
@@ -134,14 +141,6 @@ void retain_count(struct retain *r, int64_t count, int64_t bytes) {
     uint64_t soon = clock_mono_ns() + RETAIN_SOON_MS * CLOCK_NS_PER_MS;
     if (count > 0 && retain_over(r) && (r->timer.slot == 0 || r->timer.due_ns > soon))
         retain_arm(r, RETAIN_SOON_MS);
-}
-
-uint64_t retain_kept_count(const struct retain *r) {
-    return r->count;
-}
-
-uint64_t retain_kept_bytes(const struct retain *r) {
-    return r->bytes;
 }
 
 static void retain_add(void *arg, const char *user, uint64_t count, uint64_t bytes) {

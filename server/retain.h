@@ -19,5 +19,3 @@ struct retain *retain_new(struct runs *runs, const struct retain_options *option
 void retain_free(struct retain *r); /* NULL allowed */
 /* So much more (or less) is kept. */
 void retain_count(struct retain *r, int64_t count, int64_t bytes);
-uint64_t retain_kept_count(const struct retain *r);
-uint64_t retain_kept_bytes(const struct retain *r);

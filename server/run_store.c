@@ -199,10 +199,6 @@ int run_store_tell(struct run *run, struct err *err) {
     return 0;
 }
 
-int run_store_keep(struct run *run, struct err *err) {
-    return run->store.told ? 0 : run_store_tell(run, err);
-}
-
 /* After a kill it must not be begun a second time, so the row has to say that it runs before it
  * does. In the round in which it came it has no row yet that says otherwise. */
 int run_store_launch(struct run *run) {

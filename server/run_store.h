@@ -77,8 +77,6 @@ struct run_store_options {
 int run_store_recover(struct runs *runs, const struct run_store_options *options, struct err *err);
 /* Writes row and record of a run as it is now. */
 int run_store_write_now(struct run *run, struct err *err);
-/* A run that waits is to wait for the next server: gives it a row, unless it has one. */
-int run_store_keep(struct run *run, struct err *err);
 
 /* The store can be written again: what could not be written is, and what could not start for that
  * does, at once. */

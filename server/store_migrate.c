@@ -101,6 +101,8 @@ static const struct store_migration store_migrations[] = {
                 "ALTER TABLE tokens ADD COLUMN touched INTEGER NOT NULL DEFAULT 1;"
                 "CREATE INDEX users_by_touch ON users (touched);"
                 "CREATE INDEX tokens_by_touch ON tokens (touched);"},
+    /* Today's is read at the start, and what is too long ago goes once a day. */
+    {"days", "CREATE INDEX usage_by_day ON usage (day);"},
 };
 #define STORE_MIGRATIONS (sizeof(store_migrations) / sizeof(store_migrations[0]))
 

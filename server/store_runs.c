@@ -166,6 +166,19 @@ int store_runs_next_open(struct store *s, const char *after, char user[STORE_RUN
 
 /* Retention. */
 
+int store_runs_began(struct store *s, uint64_t *at_ms, struct err *err) {
+    static const char sql[] = "SELECT at_ms FROM records ORDER BY seq LIMIT 1";
+    sqlite3_stmt *q = store_sql(s, sql, err);
+    if (q == NULL)
+        return -1;
+    int rc = store_sql_row(s, q, err);
+    if (rc <= 0)
+        return rc;
+    *at_ms = store_sql_get_u64(q, 0);
+    store_sql_reset(q);
+    return 1;
+}
+
 int store_runs_oldest(struct store *s, struct store_run_old *out, size_t max, struct err *err) {
     static const char sql[] =
         "SELECT x.seq, x.at_ms, r.bytes, x.user, x.id, x.file FROM records x "

@@ -73,6 +73,8 @@ struct store_run_old {
     char user[STORE_RUNS_NAME_SIZE], id[STORE_RUNS_NAME_SIZE];
     char file[STORE_RUNS_FILE_SIZE];
 };
+/* When the oldest run of all was accepted, also if it is not over: 1; 0 = there is none; -1. */
+int store_runs_began(struct store *s, uint64_t *at_ms, struct err *err);
 /* The oldest at most `max` that are over -> their number, or -1. */
 int store_runs_oldest(struct store *s, struct store_run_old *out, size_t max, struct err *err);
 int store_runs_drop(struct store *s, const struct store_run_old *old, struct err *err);

@@ -155,11 +155,10 @@ static void the_narrowest_level_refuses(void **state) {
 
 static void defaults_are_for_whom_nothing_is_said(void **state) {
     struct side *t = *state;
-    struct quota_limits defaults;
     struct api_error error;
-    unlimited(&defaults);
-    defaults.v[QUOTA_MEM_BYTES] = 50;
-    quota_set_defaults(t->quota, &defaults);
+    t->options.defaults.v[QUOTA_MEM_BYTES] = 50;
+    quota_free(t->quota);
+    begin(t);
     refused(may_run(t, t->parent, 51, &error), &error, "mem_bytes");
     assert_int_equal(may_run(t, t->parent, 50, &error), 0);
     t->user->quota.v[QUOTA_MEM_BYTES] = 70;
@@ -253,6 +252,18 @@ static void nobody_is_charged_without_quotas(void **state) {
     quota_free(NULL);
 }
 
+static void count_day(void *arg, const struct store_usage *row) {
+    (void)row;
+    ++*(unsigned *)arg;
+}
+
+static unsigned rows_of_day(const struct side *t, uint32_t day) {
+    struct err err = {0};
+    unsigned count = 0;
+    unit_works(store_usage_read(t->options.store, day, count_day, &count, &err), err);
+    return count;
+}
+
 static void what_was_used_today_outlasts_the_server(void **state) {
     struct side *t = *state;
     struct err err = {0};
@@ -263,9 +274,12 @@ static void what_was_used_today_outlasts_the_server(void **state) {
     struct store_options options = {.dir = t->dir};
     quota_free(t->quota);
     unit_works(store_open(&options, &t->options.store, &err), err);
+    const struct store_usage old = {.user = "ann", .token = "", .day = 1, .cpu_ms = 5};
+    unit_works(store_usage_put(t->options.store, &old, &err), err);
     begin(t);
     quota_hold(t->quota, &who, t->child, "ann");
     quota_take_run(t->quota, &who);
+    assert_int_equal(rows_of_day(t, 1), 0); /* it is too long ago */
     quota_spent(t->quota, t->user, t->child, 42000000);
     quota_let_go(t->quota, &who);
     quota_free(t->quota);
@@ -275,7 +289,6 @@ static void what_was_used_today_outlasts_the_server(void **state) {
     assert_int_equal(quota_used(&t->user->use, QUOTA_CPU_MS_PER_DAY), 42);
     assert_int_equal(quota_used(&t->parent->use, QUOTA_CPU_MS_PER_DAY), 42);
     assert_int_equal(quota_runs_today(&t->child->use), 1);
-    unit_works(store_usage_trim(t->options.store, 20000 + STORE_USAGE_DAYS, &err), err);
     quota_free(t->quota);
     t->quota = NULL;
     store_close(t->options.store);
