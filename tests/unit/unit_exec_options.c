@@ -96,7 +96,7 @@ static void test_wrong(void **state) {
         {false, {"exec", "--wall", "0", "x"}},
         /* What belongs to the whole sandbox. */
         {false, {"exec", "--disk", "1M", "x"}},
-        {false, {"exec", "--policy", "ci", "x"}},
+        {false, {"exec", "-s", "sb_1", "--policy", "ci", "x"}},
         {true, {"exec"}},
         {true, {"exec", "sb_1"}},
         {true, {"exec", "--", "x"}},
