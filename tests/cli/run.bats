@@ -251,17 +251,6 @@ END
     is "$(cat "$BATS_FILE_TMPDIR"/*.log | grep -cF "$PINFOLD_TOKEN" || true)" 0
 }
 
-@test "when the server stops in mid-run, the client says so and ends" {
-    "$PINFOLD" run --wall 60s -c 'echo here; sleep 60' >out 2>err 3>&- &
-    pid=$!
-    within 10 grep -q here out
-    stop_pair "$BATS_FILE_TMPDIR"
-    status=0
-    wait "$pid" || status=$?
-    is "$status" 125
-    is "$(wc -l <err)" 1
-}
-
 @test "me says who one is, and what is used" {
     apart "$PINFOLD" me
     is "$status $err" "0 "
@@ -279,4 +268,15 @@ END
     apart "$PINFOLD" run --priority urgent -- echo low
     is "$status" 125
     [[ $err == *priority*low*normal*high* ]]
+}
+
+@test "when the server stops in mid-run, the client says so and ends" {
+    "$PINFOLD" run --wall 60s -c 'echo here; sleep 60' >out 2>err 3>&- &
+    pid=$!
+    within 10 grep -q here out
+    stop_pair "$BATS_FILE_TMPDIR"
+    status=0
+    wait "$pid" || status=$?
+    is "$status" 125
+    is "$(wc -l <err)" 1
 }

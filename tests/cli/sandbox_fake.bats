@@ -135,9 +135,11 @@ sys.stdout.buffer.write(bytes(range(256)) + b"a\0b")' | cmp - out
 }
 
 @test "exec: the sandbox comes from the option or the environment" {
-    apart env -u PINFOLD_SANDBOX "$PINFOLD" exec -- hello
-    is "$status" 125
-    has "$err" "PINFOLD_SANDBOX"
+    # Without one it is the workspace's, whose rules deny what none of them allows.
+    mkdir "$BATS_TEST_TMPDIR/home"
+    HOME=$BATS_TEST_TMPDIR/home apart env -u PINFOLD_SANDBOX -u XDG_STATE_HOME -u XDG_CONFIG_HOME "$PINFOLD" exec -- hello
+    is "$status" 126
+    has "$err" "no rule allows it"
     is "$(PINFOLD_SANDBOX=$box "$PINFOLD" exec -- hello 2>/dev/null)" "hié"
     # Options may stand on both sides of the id.
     is "$("$PINFOLD" sandbox exec --cwd /a "$box" -e X=1 -- hello a --b 2>/dev/null)" "hié"

@@ -302,6 +302,7 @@ def _(pair):
         "PYTHONUNBUFFERED",
         "PIP_NO_INPUT",
         "GIT_TERMINAL_PROMPT",
+        "TRACEPARENT",
         "OMP_NUM_THREADS",
         "OPENBLAS_NUM_THREADS",
         "JDK_JAVA_OPTIONS",
