@@ -112,16 +112,37 @@ static void receipt_cmd_time(const char *what, const json_t *value) {
     printf("%s%s", what, text);
 }
 
+/* What was run must not read like something else: each argument by itself, in quotes unless it is
+ * plain, and all of it, however long. */
+static void receipt_cmd_word(const json_t *word, bool blanks) {
+    const char *text = json_string_value(word);
+    bool plain = text != NULL && json_string_length(word) == strlen(text) && text[0] != '\0';
+
+    for (const char *c = text; plain && *c != '\0'; c++)
+        plain = (*c > 0x20 && *c < 0x7f && (blanks || strchr("'\"\\`$&|;<>()#", *c) == NULL)) ||
+                (blanks && *c == ' ');
+    if (plain) {
+        fputs(text, stdout);
+        return;
+    }
+    char *quoted = json_dumps(word, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+    fputs(quoted != NULL ? quoted : "?", stdout);
+    free(quoted);
+}
+
 static void receipt_cmd_command(const json_t *step) {
     const json_t *argv = json_object_get(step, "argv"), *sh = json_object_get(step, "sh");
     size_t i;
     json_t *arg;
 
     if (json_is_string(sh)) {
-        receipt_cmd_put("sh: ", json_string_value(sh), "");
+        fputs("sh: ", stdout);
+        receipt_cmd_word(sh, true);
     } else if (json_is_array(argv)) {
-        json_array_foreach((json_t *)(uintptr_t)argv, i, arg)
-            receipt_cmd_put(i == 0 ? "" : " ", json_string_value(arg), "");
+        json_array_foreach((json_t *)(uintptr_t)argv, i, arg) {
+            fputs(i == 0 ? "" : " ", stdout);
+            receipt_cmd_word(arg, false);
+        }
     } else {
         const char *digest = json_string_value(json_object_get(step, "argv_sha256"));
         if (digest == NULL)

@@ -37,6 +37,19 @@ setup() {
     [[ $status -eq 1 && $out == *"another key"* ]]
 }
 
+@test "what a receipt shows of a command is unmistakable and whole" {
+    key=$("$SERVER" receipt-key --state "$STATE")
+    "$PINFOLD" run --json -- true '; make test' >result.json
+    apart "$PINFOLD" receipt verify result.json --key "$key"
+    [[ $status -eq 0 && $out == *': true "; make test"'* ]]
+    "$PINFOLD" run --json -- true $'x\n  step 2, test: make' >result.json
+    apart "$PINFOLD" receipt verify result.json --key "$key"
+    [[ $status -eq 0 && $out == *'true "x\n  step 2, test: make"'* ]]
+    "$PINFOLD" run --json -c "make test$(printf ' %.0s' {1..1500})|| true" >result.json
+    apart "$PINFOLD" receipt verify result.json --key "$key"
+    [[ $status -eq 0 && $out == *"make test  "*"|| true"* ]]
+}
+
 @test "what is wrong with the call is said, with its exit status" {
     apart "$PINFOLD" receipt verify nothing.json --key "$(printf 'a%.0s' {1..64})"
     [[ $status -eq 125 && $err == *nothing.json* ]]
