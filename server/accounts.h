@@ -59,6 +59,7 @@ struct accounts_user {
     struct quota_use use;
     unsigned refs;
 
+    size_t open;                     /* requests that are being answered; counted by route.c */
     struct accounts_user *hash_next; /* private, as is the rest */
     struct accounts_user *next, *prev;
     bool seen;

@@ -515,6 +515,11 @@ size_t http_connections(const struct http *h) {
     return h->connections;
 }
 
+size_t http_connections_left(const struct http *h) {
+    uint64_t most = h->options.max_connections;
+    return most > h->connections ? (size_t)(most - h->connections) : 0;
+}
+
 const char *http_header(struct http_req *req, const char *name) {
     return MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, name);
 }

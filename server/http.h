@@ -156,6 +156,8 @@ void http_break(struct http *h, bool (*is_meant)(void *arg, const struct http_re
 /* Requests that have no whole answer yet. */
 size_t http_in_flight(const struct http *h);
 size_t http_connections(const struct http *h);
+/* How many more there may be. */
+size_t http_connections_left(const struct http *h);
 
 /* For a server that stops. */
 /* From now on each answer closes its connection. */

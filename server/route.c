@@ -15,6 +15,8 @@
 
 /* A body that nobody asked for. */
 #define ROUTE_IDLE_BODY_MAX (64u * 1024)
+/* A user may have so many times as many requests open as there are connections left. */
+#define ROUTE_SHARE 2u
 
 /* What belongs to the caller may be looked at with the scope of its family, or with `read`. */
 #define ROUTE_RUN ACCOUNTS_RUN
@@ -132,6 +134,18 @@ static bool route_in_url(struct http_req *req, const struct route_args *args) {
     return found;
 }
 
+/* Streams and long answers stay as long as their clients like. Whoever has many of them open leaves
+ * some connections to everybody else. */
+static int route_check_share(const struct server *s, const struct accounts_user *user,
+                             struct api_error *error) {
+    if (user->open == 0 || user->open < ROUTE_SHARE * http_connections_left(s->http))
+        return 0;
+    return api_error_set(error, 429, "connections", NULL,
+                         "%zu of your requests are open, and the connections that are left are for "
+                         "others. End some of them, or try again later.",
+                         user->open);
+}
+
 static int route_authenticate(struct server *s, struct http_req *req, const struct route_args *args,
                               struct api_error *error) {
     struct accounts_token *token =
@@ -143,7 +157,10 @@ static int route_authenticate(struct server *s, struct http_req *req, const stru
                                     : "This needs a valid token: Authorization: Bearer TOKEN.");
     if (in_url)
         return api_error_set(error, 400, "token_in_url", NULL, "%s", ROUTE_NO_SECRET_IN_URL);
+    if (route_check_share(s, token->user, error) < 0)
+        return -1;
     req->token = accounts_token_ref(token);
+    req->token->user->open++;
     str_copy(req->user_name, sizeof(req->user_name), token->user->name);
     req->user = req->user_name;
     req->user_admin = (token->scopes & ACCOUNTS_ADMIN) != 0;
@@ -234,6 +251,8 @@ void route_ended(void *server, struct http_req *req) {
     idempotency_over(s, req);
     seen_request(s, req);
     audit_route_ended(s, req);
+    if (req->token != NULL)
+        req->token->user->open--;
     accounts_token_unref(req->token);
     req->token = NULL;
 }

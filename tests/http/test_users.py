@@ -561,3 +561,27 @@ def _(pair):
     check.equal(len(boxes), 3, "sandboxes")
     for box in boxes:
         one.delete("/v1/sandboxes/" + box["id"])
+
+
+@test("who holds as many connections as he gets leaves some to others", own=True, deadline=30)
+def _(_):
+    with harness.Pair(slots=4, warm=1, server_args=["--connections", "24"]) as pair:
+        one, other = new_user(pair)[1], new_user(pair)[1]
+        run = one.submit(argv=["sleep", "20"])
+        held = []
+        for _ in range(40):
+            sock = one.socket()
+            sock.sendall(("GET /v1/runs/%s/events?follow=true HTTP/1.1\r\nHost: x\r\n"
+                          "Authorization: Bearer %s\r\n\r\n" % (run, one.token)).encode())
+            held.append(sock)
+            status = sock.recv(12)[9:]
+            if status != b"200":
+                break
+        check.equal(status, b"429", "status of the first that is refused")
+        check.within(8, len(held) - 1, 18, "streams that one user holds")
+        check.equal(other.get("/v1/me").status, 200, "another user's request")
+        check.ok(other.run(argv=["true"]))
+        for sock in held:
+            sock.close()
+        check.eventually(lambda: one.get("/v1/me").status == 200, 3, "places are free again")
+        one.delete("/v1/runs/" + run)
