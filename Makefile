@@ -51,7 +51,7 @@ PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-de
 PACKAGES_deb := dpkg-dev lintian
 PACKAGES_testdeb := debootstrap
 PACKAGES_testvm := debootstrap qemu-system-x86 e2fsprogs
-PACKAGES_bench := bubblewrap
+PACKAGES_bench := bubblewrap git
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
 PACKAGES_lint := clang-format-14 python3
 
@@ -79,7 +79,7 @@ INC_agent-client/undo := runner/base
 INC_agent-client/agent := agent-client/model runner/base
 INC_agent-client := agent-client/verify agent-client/model agent-client/permission \
     agent-client/workspace agent-client/undo agent-client/agent server/api runner/wire runner/base
-INC_tests/bench := agent-client/permission runner/base
+INC_tests/bench := agent-client/permission agent-client/undo runner/base
 
 # Libraries by pkg-config name, per directory that calls them.
 PKG_runner/policy := jansson libsodium

@@ -35,11 +35,17 @@ int project_look(struct project *p, struct err *err) {
                                     known && memcmp(policy, p->rules.digest, sizeof(policy)) == 0};
     ws_tree_done(&p->tree);
     int rc = ws_tree_take(&o, &p->tree, err);
+    if (rc == 0) {
+        bool written = known && o.same_policy && ws_tree_unchanged(&p->tree, &before);
+        if (!written) {
+            ws_tree_digest(&p->tree, p->tree.digest);
+            p->tree.digested = true;
+            /* Only a cache: the next time takes longer. */
+            (void)ws_cache_save(p->state, PROJECT_PUSH_CACHE, &p->tree, p->rules.digest, NULL);
+        }
+    }
     if (known)
         ws_tree_done(&before);
-    if (rc == 0)
-        /* Only a cache: the next time takes longer. */
-        (void)ws_cache_save(p->state, PROJECT_PUSH_CACHE, &p->tree, p->rules.digest, NULL);
     return rc;
 }
 
@@ -246,22 +252,30 @@ static int project_push_send(struct project *p, struct err *err) {
     return rc;
 }
 
-int project_push(struct project *p, struct err *err) {
+static int project_push_gone(struct project *p, struct err *err) {
     struct ws_tree last;
-    unsigned char digest[WS_TREE_HASH], policy[WS_TREE_HASH];
-    bool known = ws_cache_load(p->state, PROJECT_SENT_CACHE, &last, policy, NULL) == 0;
+    unsigned char policy[WS_TREE_HASH];
+    if (p->fresh || ws_cache_load(p->state, PROJECT_SENT_CACHE, &last, policy, NULL) < 0)
+        return 0;
+    int rc = project_push_removals(p, &last, err);
+    ws_tree_done(&last);
+    return rc;
+}
+
+int project_push(struct project *p, struct err *err) {
+    unsigned char digest[WS_TREE_HASH];
     int rc = project_box(p, err);
     if (rc == 0)
         rc = project_look(p, err);
     if (rc == 0) {
         ws_tree_digest(&p->tree, digest);
         if (p->synced && memcmp(digest, p->sent, sizeof(digest)) == 0)
-            goto out;
+            return 0;
         p->synced = false;
         rc = project_save(p, err);
     }
-    if (rc == 0 && known && !p->fresh)
-        rc = project_push_removals(p, &last, err);
+    if (rc == 0)
+        rc = project_push_gone(p, err);
     if (rc == 0)
         rc = project_push_send(p, err);
     if (rc == 0)
@@ -271,9 +285,6 @@ int project_push(struct project *p, struct err *err) {
         p->synced = true;
         rc = project_save(p, err);
     }
-out:
-    if (known)
-        ws_tree_done(&last);
     return rc;
 }
 

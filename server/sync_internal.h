@@ -88,5 +88,7 @@ void sync_root_pin(struct sync_root *root, const struct sync_need *needs, size_t
 void sync_root_unpin(struct sync_root *root);
 /* Can its changes be told from a layer at all? */
 bool sync_root_has_layers(const struct sync_root *root);
-/* A sync was applied: from which layer can changes be told? Asks for a new one if that pays. */
-void sync_root_layer(struct sync_root *root, const struct sync_op *op);
+/* A sync was applied: from which layer can changes be told? Asks for a new one if that pays: true,
+ * and sync_finish() comes when it is there. Who was told earlier would start a command at once, and
+ * what that writes could not be told from what the sync did. */
+bool sync_root_layer(struct sync_root *root, struct sync_op *op);

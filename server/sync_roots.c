@@ -19,6 +19,7 @@
 /* A layer that was asked for. */
 struct sync_layer {
     struct sync_root *root; /* NULL: nobody wants to know any more */
+    struct sync_op *op;     /* the sync that is told then */
     uint64_t started;       /* tasks, when it was asked for */
 };
 
@@ -104,6 +105,7 @@ static void sync_root_layered(void *arg, int code) {
         root->layer_serial = sandbox_layer_serial(sb);
         root->tight = root->layer;
     }
+    sync_finish(layer->op);
     free(layer);
 }
 
@@ -115,7 +117,7 @@ static size_t sync_root_made(const struct sync_plan *p) {
     return made;
 }
 
-void sync_root_layer(struct sync_root *root, const struct sync_op *op) {
+bool sync_root_layer(struct sync_root *root, struct sync_op *op) {
     struct sandbox *sb = root->part->sandbox;
     struct sandbox_activity now = sandbox_activity(sb);
     uint64_t serial = sandbox_layer_serial(sb);
@@ -130,15 +132,17 @@ void sync_root_layer(struct sync_root *root, const struct sync_op *op) {
     if (!alone || !op->want.snapshot || !sync_root_has_layers(root) || root->asked != NULL ||
         op->plan.count < SYNC_ROOT_LAYER_MIN ||
         (root->layer && sync_root_made(&op->plan) < SYNC_ROOT_LAYER_MIN))
-        return;
+        return false;
     struct sync_layer *layer = calloc(1, sizeof(*layer));
     if (layer == NULL)
-        return;
-    *layer = (struct sync_layer){.root = root, .started = now.started};
-    if (sandbox_boundary(sb, sync_root_layered, layer, NULL) < 0)
+        return false;
+    *layer = (struct sync_layer){.root = root, .op = op, .started = now.started};
+    if (sandbox_boundary(sb, sync_root_layered, layer, NULL) < 0) {
         free(layer);
-    else
-        root->asked = layer;
+        return false;
+    }
+    root->asked = layer;
+    return true;
 }
 
 size_t sync_root_count(int dir) {

@@ -50,7 +50,8 @@ static void sync_save(struct sync_op *op) {
 static void sync_saved(struct sync_op *op) {
     if (op->applied) {
         sync_root_unpin(op->root);
-        sync_root_layer(op->root, op);
+        if (sync_root_layer(op->root, op))
+            return;
     }
     sync_finish(op);
 }

@@ -42,7 +42,7 @@ static int apply_place(struct undo *u, const struct undo_record *r, size_t i,
     if (to->s.type == UNDO_DIR)
         open.s.mode |= 0700;
     apply_temp(r, i, temp);
-    return undo_tree_place(u->root, item->path, &open, &from, temp, err);
+    return undo_tree_place(u, item->path, &open, &from, temp, err);
 }
 
 static int apply_modes(struct undo *u, const struct undo_record *r, const size_t *order,
@@ -101,7 +101,10 @@ static int apply_forward(struct undo *u, const struct undo_record *r, const size
         if (rc < 0)
             return -1;
     }
-    return apply_modes(u, r, order, true, err) < 0 ? -1 : apply_sync(u, r, order, err);
+    /* Before the modes: a directory may become one that nothing can be put into. */
+    return undo_batch_flush(u, err) < 0 || apply_modes(u, r, order, true, err) < 0
+               ? -1
+               : apply_sync(u, r, order, err);
 }
 
 /* ---- back ---- */
@@ -131,6 +134,7 @@ static int apply_is_ours(struct undo *u, const struct undo_item *item, bool *our
 
 static int apply_back(struct undo *u, const struct undo_record *r, const size_t *order,
                       struct err *err) {
+    undo_batch_drop(u);
     for (size_t k = r->count; k-- > 0;) {
         const struct undo_item *item = &r->items[order[k]];
         struct undo_image now;
@@ -167,7 +171,9 @@ static int apply_back(struct undo *u, const struct undo_record *r, const size_t 
         if (rc < 0)
             return -1;
     }
-    return apply_modes(u, r, order, false, err) < 0 ? -1 : apply_sync(u, r, order, err);
+    return undo_batch_flush(u, err) < 0 || apply_modes(u, r, order, false, err) < 0
+               ? -1
+               : apply_sync(u, r, order, err);
 }
 
 int apply_rollback(struct undo *u, struct undo_record *r, struct err *err) {
@@ -254,6 +260,8 @@ int apply_changeset(struct undo *u, const struct undo_set *set, struct undo_resu
         u->next += rc == 0;
     }
     undo_record_free(r);
+    /* Contents of what is not changed after all. */
+    undo_batch_drop(u);
     if (rc < 0) {
         free(out.outcomes);
         return -1;

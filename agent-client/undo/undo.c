@@ -176,6 +176,7 @@ struct undo *undo_open(const struct undo_options *options, struct err *err) {
 void undo_close(struct undo *u) {
     if (u == NULL)
         return;
+    undo_batch_drop(u);
     fd_close(&u->root);
     fd_close(&u->entries);
     fd_close(&u->blobs);

@@ -50,25 +50,21 @@ static int undo_blob_stream(int in, uint64_t offset, uint64_t size, int out, str
 int undo_blob_put(struct undo *u, int fd, uint64_t offset, uint64_t size, struct undo_state *s,
                   struct err *err) {
     fd_cleanup int temp = openat(u->blobs, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    char name[UNDO_HEX_SIZE], self[40];
+    char name[UNDO_HEX_SIZE];
     bool cloned;
 
     if (temp < 0)
         return err_sys(err, "cannot make a file in the journal");
     /* Where the file system can share blocks, nothing is copied; the clone is what is hashed, so
      * that it cannot change between the two. */
-    cloned = offset == 0 && size == UINT64_MAX && ioctl(temp, FICLONE, fd) == 0;
+    cloned = !u->no_clones && offset == 0 && size == UINT64_MAX && ioctl(temp, FICLONE, fd) == 0;
+    u->no_clones = u->no_clones || (!cloned && (errno == EOPNOTSUPP || errno == EXDEV));
     if (undo_blob_stream(cloned ? temp : fd, offset, size, cloned ? -1 : temp, s, err) < 0)
         return -1;
     undo_blob_name(s->sha256, name);
     if (faccessat(u->blobs, name, F_OK, 0) == 0)
         return 0;
-    snprintf(self, sizeof(self), "/proc/self/fd/%d", temp);
-    if (fdatasync(temp) < 0)
-        return err_sys(err, "cannot store contents in the journal");
-    if (linkat(AT_FDCWD, self, u->blobs, name, AT_SYMLINK_FOLLOW) < 0 && errno != EEXIST)
-        return err_sys(err, "cannot store contents in the journal");
-    return 0;
+    return undo_batch_add(u, &temp, NULL, "", name, err);
 }
 
 int undo_blob_open(struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE], struct err *err) {

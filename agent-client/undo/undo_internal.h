@@ -41,10 +41,21 @@ struct undo_record {
     size_t count, cap;
 };
 
+/* A file that is complete, but neither durable nor there yet. */
+struct undo_late {
+    int fd, dir;   /* dir: of the workspace; -1: it becomes a blob */
+    char temp[64]; /* its name now; "" = none */
+    char name[256];
+};
+#define UNDO_BATCH_MAX 128u /* two descriptors each */
+
 struct undo {
     int root, base, entries, blobs, lock;
     uint64_t next; /* number of the next entry */
     uint64_t bytes_max, age_max_ms;
+    bool no_clones; /* between workspace and journal */
+    struct undo_late late[UNDO_BATCH_MAX];
+    size_t late_count;
 };
 
 struct undo_records {
@@ -52,9 +63,19 @@ struct undo_records {
     size_t count;
 };
 
+/* undo_batch.c */
+/* Takes over *fd and *dir (NULL: a blob), also on failure of a flush. When the batch is full, all
+ * of it is flushed. */
+int undo_batch_add(struct undo *u, int *fd, int *dir, const char *temp, const char *name,
+                   struct err *err);
+/* All that was added is durable, and then gets its name. On failure some may have theirs. */
+int undo_batch_flush(struct undo *u, struct err *err);
+/* Forgets what was added: files keep their temporary names. */
+void undo_batch_drop(struct undo *u);
+
 /* undo_blob.c */
-/* Stores what can be read from `fd` at `offset` (`size` bytes, UINT64_MAX = to the end), durably;
- * the hash and the number of bytes come back. */
+/* Stores what can be read from `fd` at `offset` (`size` bytes, UINT64_MAX = to the end), to be
+ * there after undo_batch_flush(); the hash and the number of bytes come back. */
 int undo_blob_put(struct undo *u, int fd, uint64_t offset, uint64_t size, struct undo_state *s,
                   struct err *err);
 int undo_blob_open(struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE], struct err *err);
@@ -70,12 +91,13 @@ int undo_tree_parent(int root, const char *path, const char **name);
 int undo_tree_look(int root, const char *path, struct undo *u, struct undo_image *image,
                    struct err *err);
 bool undo_tree_same(const struct undo_state *a, const struct undo_state *b);
-/* Makes `image` be at `path`, by a temporary name and rename(2). `fd` has the contents. */
+/* Makes `image` be at `path`, by a temporary name and rename(2); files are there after
+ * undo_batch_flush(). `fd` has the contents. */
 struct undo_source {
     int fd;
     uint64_t offset;
 };
-int undo_tree_place(int root, const char *path, const struct undo_image *image,
+int undo_tree_place(struct undo *u, const char *path, const struct undo_image *image,
                     const struct undo_source *from, const char *temp, struct err *err);
 /* Mode, time and attributes only. */
 int undo_tree_mode(int root, const char *path, const struct undo_image *image, struct err *err);

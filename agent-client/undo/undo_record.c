@@ -125,7 +125,9 @@ int undo_record_begin(struct undo *u, const struct undo_record *r, struct err *e
     buf_init(&text, UNDO_ENTRY_MAX);
     snprintf(name, sizeof(name), "%s.todo", r->id);
     rc = undo_record_write(&text, r, err);
-    /* The names of the contents must be there before the entry that needs them. */
+    /* The contents and their names must be there before the entry that needs them. */
+    if (rc == 0)
+        rc = undo_batch_flush(u, err);
     if (rc == 0 && fsync(u->blobs) < 0)
         rc = err_sys(err, "cannot make the journal durable");
     if (rc == 0)

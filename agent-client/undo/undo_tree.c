@@ -195,23 +195,21 @@ static int undo_tree_finish(int fd, const struct undo_image *image, struct err *
     return 0;
 }
 
-static int undo_tree_place_file(int dir, const char *name, const struct undo_image *image,
-                                const struct undo_source *from, const char *temp, struct err *err) {
+/* Takes over *dir. */
+static int undo_tree_place_file(struct undo *u, int *dir, const char *name,
+                                const struct undo_image *image, const struct undo_source *from,
+                                const char *temp, struct err *err) {
     fd_cleanup int fd = -1;
-    int rc = -1;
 
-    unlinkat(dir, temp, 0);
-    fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    unlinkat(*dir, temp, 0);
+    fd = openat(*dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_sys(err, "cannot make a file beside %s", name);
     if (undo_blob_copy(from->fd, from->offset, fd, &image->s, err) == 0 &&
         undo_tree_finish(fd, image, err) == 0)
-        rc = fdatasync(fd) == 0 && renameat(dir, temp, dir, name) == 0
-                 ? 0
-                 : err_sys(err, "cannot write %s", name);
-    if (rc < 0)
-        unlinkat(dir, temp, 0);
-    return rc;
+        return undo_batch_add(u, &fd, dir, temp, name, err);
+    unlinkat(*dir, temp, 0);
+    return -1;
 }
 
 static int undo_tree_place_link(int dir, const char *name, const char *target, const char *temp,
@@ -237,16 +235,16 @@ static int undo_tree_place_dir(int dir, const char *name, const struct undo_imag
     return undo_tree_finish(fd, image, err);
 }
 
-int undo_tree_place(int root, const char *path, const struct undo_image *image,
+int undo_tree_place(struct undo *u, const char *path, const struct undo_image *image,
                     const struct undo_source *from, const char *temp, struct err *err) {
     const char *name;
-    fd_cleanup int dir = undo_tree_parent(root, path, &name);
+    fd_cleanup int dir = undo_tree_parent(u->root, path, &name);
 
     if (dir < 0)
         return err_sys(err, "cannot open the directory of %s", path);
     switch (image->s.type) {
     case UNDO_FILE:
-        return undo_tree_place_file(dir, name, image, from, temp, err);
+        return undo_tree_place_file(u, &dir, name, image, from, temp, err);
     case UNDO_LINK:
         return undo_tree_place_link(dir, name, image->s.target, temp, err);
     case UNDO_DIR:

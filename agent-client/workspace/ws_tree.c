@@ -83,7 +83,11 @@ static int ws_tree_order(const void *a, const void *b) {
 }
 
 void ws_tree_sort(struct ws_tree *t) {
-    if (t->count > 0)
+    size_t i = 1;
+    while (i < t->count && ws_tree_order(&t->entries[i - 1], &t->entries[i]) < 0)
+        i++;
+    /* What was written down sorted still is. */
+    if (i < t->count)
         qsort(t->entries, t->count, sizeof(*t->entries), ws_tree_order);
 }
 
@@ -298,8 +302,32 @@ int ws_tree_take(const struct ws_tree_options *options, struct ws_tree *out, str
     return 0;
 }
 
+static bool ws_tree_equal(const struct ws_entry *a, const struct ws_entry *b) {
+    return a->type == b->type && a->mode == b->mode && a->withheld == b->withheld &&
+           a->size == b->size && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns &&
+           a->inode == b->inode && strcmp(a->path, b->path) == 0 &&
+           (a->type != WS_LINK || strcmp(a->target, b->target) == 0) &&
+           memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0;
+}
+
+bool ws_tree_unchanged(struct ws_tree *t, const struct ws_tree *before) {
+    /* What was read again might not have to be, the next time. */
+    if (t->hashed > 0 || t->count != before->count)
+        return false;
+    for (size_t i = 0; i < t->count; i++)
+        if (!ws_tree_equal(&t->entries[i], &before->entries[i]))
+            return false;
+    t->digested = before->digested;
+    memcpy(t->digest, before->digest, sizeof(t->digest));
+    return true;
+}
+
 void ws_tree_digest(const struct ws_tree *t, unsigned char digest[WS_TREE_HASH]) {
     crypto_hash_sha256_state h;
+    if (t->digested) {
+        memcpy(digest, t->digest, WS_TREE_HASH);
+        return;
+    }
     crypto_hash_sha256_init(&h);
     for (size_t i = 0; i < t->count; i++) {
         const struct ws_entry *e = &t->entries[i];

@@ -36,8 +36,10 @@ struct ws_tree {
     size_t withheld, left_out; /* left_out: ignored entries that were seen (not what is below) */
     size_t hashed;             /* files that were read */
     uint64_t taken_ns;         /* when the picture was begun; CLOCK_REALTIME */
-    struct ws_ignore ignore;   /* all rules of all directories */
-    struct ws_block *blocks;   /* texts */
+    bool digested;             /* ws_tree_digest() is known: */
+    unsigned char digest[WS_TREE_HASH];
+    struct ws_ignore ignore; /* all rules of all directories */
+    struct ws_block *blocks; /* texts */
 };
 
 struct ws_tree_options {
@@ -56,6 +58,9 @@ struct ws_tree_options {
 int ws_tree_take(const struct ws_tree_options *options, struct ws_tree *out, struct err *err);
 void ws_tree_done(struct ws_tree *t); /* NULL and zeroed allowed */
 const struct ws_entry *ws_tree_find(const struct ws_tree *t, const char *path);
+/* Is this what `before` shows, as far as the next look at the workspace could tell? Then what was
+ * written down of `before` is as good, and what was computed of it is taken over. */
+bool ws_tree_unchanged(struct ws_tree *t, const struct ws_tree *before);
 /* SHA-256 over all that would be sent: type, mode, path, contents. */
 void ws_tree_digest(const struct ws_tree *t, unsigned char digest[WS_TREE_HASH]);
 /* Opens a file of the tree for reading: never through a link. -1: it is gone or something else. */

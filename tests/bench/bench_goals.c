@@ -102,6 +102,7 @@ void bench_goals_judge(struct bench_results *r, struct bench_goal_list *l) {
         "idle memory of server and runner (Pss), before or after the load");
     bench_sandboxes_judge(r, l);
     bench_goals_fair(r, l);
+    bench_workspace_judge(r, l);
     bench_goals_add(l, bench_goals_at_least(r->verdicts_per_s, BENCH_GOAL_VERDICTS, "/s"),
                     "verdicts of the permission engine on one processor");
 }

@@ -108,6 +108,7 @@ int bench_json_write(const char *path, struct bench_results *r, struct err *err)
     if (!root)
         return err_set(err, ERR_INVALID, 0, "cannot compose the results");
     json_object_set_new(root, "sandboxes", bench_sandboxes_json(r));
+    json_object_set_new(root, "workspace", bench_workspace_json(r));
     int rc = json_dump_file(root, path, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     json_decref(root);
     return rc < 0 ? err_sys(err, "write %s", path) : 0;

@@ -293,6 +293,19 @@ static int bench_plan_prepare(struct bench_plan_run *p, struct err *err) {
     return bench_plan_sandbox(p, err);
 }
 
+/* What somebody waits for who works in a directory. */
+static int bench_plan_workspace(struct bench_plan_run *p, struct err *err) {
+    unsigned laps = p->effort->laps;
+    bench_plan_say("pinfold exec in a workspace of 10,000 files, and git status");
+    bench_service_pause(BENCH_PAUSE_MS);
+    if (bench_client_run(p->paths, &p->warm.target, laps, &p->r->client, err) < 0)
+        return err_wrap(err, "pinfold exec in a workspace");
+    bench_plan_say("a change of 100 files through the journal, and cp -a");
+    return bench_journal_run(p->paths->scratch, laps, &p->r->journal, err) < 0
+               ? err_wrap(err, "the journal")
+               : 0;
+}
+
 static int bench_plan_fair(struct bench_plan_run *p, struct err *err) {
     bench_plan_say("200 users with 20 waiting runs each");
     return bench_fair_run(&p->warm, &p->r->fair, err);
@@ -315,6 +328,8 @@ int bench_plan_run(const struct bench_paths *paths, const struct bench_effort *e
         rc = bench_plan_idle(&p.warm, &r->idle_end, err);
     if (rc == 0)
         rc = bench_plan_boxes_run(&p.warm, effort, &r->sandboxes, err);
+    if (rc == 0)
+        rc = bench_plan_workspace(&p, err);
     if (rc == 0)
         rc = bench_plan_fair(&p, err);
     bench_service_stop(&p.warm);

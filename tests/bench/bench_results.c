@@ -15,6 +15,10 @@ void bench_results_done(struct bench_results *r) {
         bench_snapshot_result_done(&b->snapshot[i]);
     bench_series_done(&b->sync);
     bench_fair_result_done(&r->fair);
+    bench_series_done(&r->client.exec);
+    bench_series_done(&r->client.git);
+    bench_series_done(&r->journal.change);
+    bench_series_done(&r->journal.copy);
     if (r->phases)
         munmap(r->phases, sizeof(*r->phases));
 }

@@ -6,9 +6,11 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "bench_client.h"
 #include "bench_fair.h"
 #include "bench_file.h"
 #include "bench_floor.h"
+#include "bench_journal.h"
 #include "bench_load.h"
 #include "bench_loop.h"
 #include "bench_snapshot.h"
@@ -97,6 +99,8 @@ struct bench_results {
     struct bench_jail_cost jail;
     struct bench_sandboxes sandboxes;
     struct bench_fair_result fair;
+    struct bench_client_result client;
+    struct bench_journal_result journal;
     double verdicts_per_s; /* of the permission engine, per second of one processor */
 };
 
@@ -135,11 +139,14 @@ struct bench_goal bench_goals_at_least(double measured, double target, const cha
 void bench_goals_add(struct bench_goal_list *l, struct bench_goal goal, const char *what, ...)
     __attribute__((format(printf, 3, 4)));
 void bench_goals_judge(struct bench_results *r, struct bench_goal_list *l);
+void bench_workspace_judge(struct bench_results *r, struct bench_goal_list *l);
 void bench_sandboxes_judge(struct bench_results *r, struct bench_goal_list *l);
 
 struct json_t;
 void bench_sandboxes_print(FILE *out, struct bench_results *r);
 struct json_t *bench_sandboxes_json(struct bench_results *r);
+void bench_workspace_print(FILE *out, struct bench_results *r);
+struct json_t *bench_workspace_json(struct bench_results *r);
 /* What is said of a series: runs, percentiles. */
 struct json_t *bench_json_series(struct bench_series *s);
 

@@ -130,5 +130,6 @@ void bench_table_print(FILE *out, struct bench_results *r) {
     bench_table_flows(out, r);
     bench_table_memory(out, r);
     bench_sandboxes_print(out, r);
+    bench_workspace_print(out, r);
     bench_table_goals(out, r);
 }

@@ -99,7 +99,7 @@ static struct undo *journal(const struct fixture *f, struct err *e) {
     return undo_open(&o, e);
 }
 
-#define TREE_MAX 8192u
+#define TREE_MAX 32768u
 
 static void look_at(int dir, const char *path, char *text) {
     struct dirent **names = NULL;
@@ -315,6 +315,53 @@ static void test_contents_that_are_not_what_was_promised_change_nothing(void **s
     free(before);
     undo_close(u);
     close(c.fd);
+}
+
+/* More than are made durable together, and one of the last is not what was promised: by then files
+ * of the first batch have their new contents. */
+#define MANY 300u
+
+static void test_more_files_than_are_written_at_once(void **state) {
+    struct fixture *f = *state;
+    struct undo_change many[MANY];
+    char names[MANY][16], text[MANY][16], *was, *is;
+    struct err e = {0};
+    struct undo_result r = {.applied = 0};
+    struct undo_choice newest = {.id = NULL};
+    struct undo_set set = {
+        .label = "many", .by = "exec", .session = "s", .changes = many, .count = MANY};
+    struct undo *u = journal(f, &e);
+    int fd = open(f->base, O_TMPFILE | O_RDWR, 0600);
+
+    for (unsigned i = 0; i < MANY; i++) {
+        snprintf(names[i], sizeof(names[i]), "dir/f%03u", i);
+        snprintf(text[i], sizeof(text[i]), "new %04u", i);
+        put(f, names[i], "old", 0644);
+        many[i] = (struct undo_change){.path = names[i], .any_before = true, .fd = fd};
+        many[i].offset = (uint64_t)i * 8;
+        many[i].after = (struct undo_state){.type = UNDO_FILE, .mode = 0600, .size = 8};
+        crypto_hash_sha256(many[i].after.sha256, (unsigned char *)text[i], 8);
+        assert_int_equal(pwrite(fd, text[i], 8, (off_t)many[i].offset), 8);
+    }
+    was = look(f);
+    assert_int_equal(pwrite(fd, "X", 1, 8 * (MANY - 1)), 1);
+    unit_fails(apply_changeset(u, &set, &r, &e), e, ERR_INVALID);
+    expect(f, was);
+    assert_int_equal(pwrite(fd, "n", 1, 8 * (MANY - 1)), 1);
+    unit_works(apply_changeset(u, &set, &r, &e), e);
+    assert_int_equal(r.applied, MANY);
+    free(r.outcomes);
+    is = look(f);
+    for (unsigned i = 0; i < MANY; i++)
+        assert_non_null(strstr(is, text[i]));
+    assert_null(strstr(is, ".pinfold-"));
+    unit_works(undo_undo(u, &newest, &r, &e), e);
+    free(r.outcomes);
+    expect(f, was);
+    free(was);
+    free(is);
+    undo_close(u);
+    close(fd);
 }
 
 static bool no(void *arg, size_t n) {
@@ -534,6 +581,7 @@ int main(void) {
         TEST(test_what_somebody_changed_meanwhile_is_not_overwritten),
         TEST(test_nothing_leads_out),
         TEST(test_contents_that_are_not_what_was_promised_change_nothing),
+        TEST(test_more_files_than_are_written_at_once),
         TEST(test_many_deletions_are_asked_for),
         TEST(test_verify_and_collect),
         TEST(test_the_oldest_entries_go_first),

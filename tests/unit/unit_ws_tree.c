@@ -140,6 +140,39 @@ static void test_what_is_known_is_not_read_again(void **state) {
     ws_tree_done(&cached);
 }
 
+/* Then neither it nor its digest need be made anew. */
+static void test_what_is_unchanged_is_told(void **state) {
+    struct place *p = *state;
+    struct ws_tree cached;
+    unsigned char policy[WS_TREE_HASH] = {0}, a[WS_TREE_HASH], b[WS_TREE_HASH];
+    put(p, "a", "1");
+    assert_int_equal(mkdirat(p->root, "d", 0755), 0);
+    assert_int_equal(symlinkat("a", p->root, "link"), 0);
+    settle();
+    take(p, NULL, NULL);
+    ws_tree_digest(&p->tree, a);
+    unit_works(ws_cache_save(p->root, ".pinfold", &p->tree, policy, &p->err), p->err);
+    unit_works(ws_cache_load(p->root, ".pinfold", &cached, policy, &p->err), p->err);
+    take(p, &cached, NULL);
+    assert_true(ws_tree_unchanged(&p->tree, &cached));
+    ws_tree_digest(&p->tree, b);
+    assert_memory_equal(a, b, sizeof(a));
+    assert_int_equal(fchmodat(p->root, "d", 0700, 0), 0);
+    take(p, &cached, NULL);
+    assert_false(ws_tree_unchanged(&p->tree, &cached));
+    ws_tree_digest(&p->tree, b);
+    assert_memory_not_equal(a, b, sizeof(a));
+    assert_int_equal(fchmodat(p->root, "d", 0755, 0), 0);
+    assert_int_equal(unlinkat(p->root, "link", 0), 0);
+    assert_int_equal(symlinkat("b", p->root, "link"), 0);
+    take(p, &cached, NULL);
+    assert_false(ws_tree_unchanged(&p->tree, &cached));
+    put(p, "b", "");
+    take(p, &cached, NULL);
+    assert_false(ws_tree_unchanged(&p->tree, &cached));
+    ws_tree_done(&cached);
+}
+
 /* Written in the moment before the picture: its times cannot tell whether it changed since. */
 static void test_a_change_within_the_grain_of_the_clock(void **state) {
     struct place *p = *state;
@@ -192,6 +225,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_withheld, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_known_is_not_read_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_what_is_unchanged_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_change_within_the_grain_of_the_clock, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_a_cache_that_was_spoilt, set_up, tear_down),
