@@ -2,12 +2,13 @@
  *
  * The model proposes; code decides: every call passes the rules, every change the undo journal,
  * every command the workspace's sandbox. "done" is a call whose answer is the verifier's verdict,
- * on exactly the tree that is handed over, in a copy of the sandbox in which nothing else runs. */
+ * on exactly the tree that is handed over, in a sandbox in which nothing else has run. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/stat.h>
 
 #include "agent_context.h"
 #include "agent_ledger.h"
@@ -44,7 +45,7 @@ struct agent_options {
     uint64_t max_iters, context, answer, wall_ms, step_ms;
     uint64_t budget_micro, budget_tokens; /* UINT64_MAX = none */
     struct opt_list protect;
-    bool json, tests_first, allow_tests, yes_model;
+    bool json, tests_first, allow_tests, verify_copy;
 };
 
 /* One command's end, in the sandbox. */
@@ -105,6 +106,8 @@ struct agent {
 
 /* agent_cmd.c sets it up; agent_loop.c */
 void agent_loop(struct agent *a);
+/* What is left of --wall; 0 = the loop is over. */
+uint64_t agent_loop_left_ms(const struct agent *a);
 /* The loop ends after this. */
 void agent_end(struct agent *a, enum agent_exit code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -116,11 +119,19 @@ void agent_tool_unmake(struct model_tool *tools, size_t count);
 bool agent_tool_call(struct agent *a, const struct model_call *call, struct buf *out);
 
 /* agent_files.c */
+/* "./a//b/" -> "a/b"; absolute paths of the workspace lose its name. false: it leads out. */
+bool agent_files_path(const struct agent *a, const char *given, char path[WS_TREE_PATH_MAX],
+                      struct buf *out);
+/* The whole of a file of the workspace. */
+int agent_files_load(const struct agent *a, const char *path, struct buf *text, struct stat *st,
+                     struct err *err);
 bool agent_files_list(struct agent *a, const json_t *arguments, struct buf *out);
 bool agent_files_read(struct agent *a, const json_t *arguments, struct buf *out);
-bool agent_files_search(struct agent *a, const json_t *arguments, struct buf *out);
 bool agent_files_edit(struct agent *a, const json_t *arguments, struct buf *out);
 bool agent_files_write(struct agent *a, const json_t *arguments, struct buf *out);
+
+/* agent_search.c */
+bool agent_search(struct agent *a, const json_t *arguments, struct buf *out);
 
 /* agent_run.c */
 bool agent_run(struct agent *a, const json_t *arguments, struct buf *out);
@@ -137,9 +148,13 @@ const char *agent_run_kept(const struct agent *a, const char *name);
 /* Runs the verifier on the tree as it is. -1: it could not be run. */
 int agent_verify(struct agent *a, struct agent_verdict *v, struct buf *report, struct err *err);
 bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out);
-/* What must not be changed: tests that are there, and the verifier. */
-int agent_verify_protect(struct agent *a, struct err *err);
-bool agent_verify_may_write(void *agent, const char *path, char *why, size_t size);
+
+/* agent_protect.c: what must not be changed: tests that are there, the verifier, and what steers
+ * them (a conftest.py, another Makefile), there or new. Taken from the tree at the start. */
+int agent_protect(struct agent *a, struct err *err);
+bool agent_protect_may_write(void *agent, const char *path, char *why, size_t size);
+/* One of them that the tree that was sent last lacks, or NULL. */
+const char *agent_protect_lost(const struct agent *a);
 
 /* agent_session.c */
 int agent_session_open(struct agent *a, struct err *err);

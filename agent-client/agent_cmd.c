@@ -93,6 +93,9 @@ static const char *agent_cmd_env(const char *given, const char *name) {
 static int agent_cmd_model(struct agent *a, struct err *err) {
     struct perm *perm = &a->project.perm;
     enum rule_verdict named = perm_judge_subject(perm, RULE_MODEL, a->o.model)->verdict;
+    /* "local" is a word of the rules; a model of that name is not local for its name. */
+    if (named == RULE_ALLOW && strcmp(a->o.model, "local") == 0)
+        named = perm->config.headless ? RULE_DENY : RULE_ASK;
     enum rule_verdict local = perm_judge_subject(perm, RULE_MODEL, "local")->verdict;
     enum model_protocol protocol = MODEL_AUTO;
     if (a->o.protocol != NULL && strcmp(a->o.protocol, "openai") == 0)
@@ -163,7 +166,7 @@ static int agent_cmd_open(struct agent *a, struct err *err) {
                                             .image = a->o.image,
                                             .headless = a->o.json || !ask_possible(),
                                             .confirm = agent_cmd_confirm,
-                                            .may_write = agent_verify_may_write,
+                                            .may_write = agent_protect_may_write,
                                             .note = agent_cmd_note,
                                             .arg = a};
     a->hooks = (struct rest_hooks){.want = agent_cmd_want, .ready = agent_cmd_ready, .arg = a};
@@ -185,14 +188,15 @@ static int agent_cmd_begin(struct agent *a, struct err *err) {
         return -1;
     }
     /* The picture of the start: which tests there are. */
-    if (project_look(&a->project, err) < 0 || agent_verify_protect(a, err) < 0) {
+    if (project_look(&a->project, err) < 0 || agent_protect(a, err) < 0) {
         agent_end(a, AGENT_UNREACHABLE, "%s", err->text);
         return -1;
     }
     agent_say_event(a, "start",
-                    json_pack("{s:s, s:s, s:s, s:s, s:s}", "session", a->session, "workspace",
-                              a->project.path, "rules", a->project.files.policy, "model",
-                              a->o.model, "verify", a->o.verify));
+                    json_pack("{s:s, s:o, s:s, s:o, s:o}", "session", a->session, "workspace",
+                              agent_say_string(a->project.path), "rules", a->project.files.policy,
+                              "model", agent_say_string(a->o.model), "verify",
+                              agent_say_string(a->o.verify)));
     if (project_push(&a->project, err) < 0 || agent_cmd_baseline(a, err) < 0) {
         agent_end(
             a, err->kind == ERR_STATE && a->o.tests_first ? AGENT_NOT_VERIFIED : AGENT_UNREACHABLE,
@@ -333,6 +337,8 @@ static int agent_cmd_run(int argc, char **argv) {
         {"answer", 0, "N", OPT_U64, &o.answer, 64, 1000000, "tokens of one answer (4096)"},
         {"protect", 0, "PATTERN", OPT_LIST, &o.protect, 0, 0, "more files that must not change"},
         {"allow-tests", 0, NULL, OPT_FLAG, &o.allow_tests, 0, 0, "tests may be changed"},
+        {"verify-copy", 0, NULL, OPT_FLAG, &o.verify_copy, 0, 0,
+         "verify in a copy of the sandbox, with what was installed there"},
         {"tests-first", 0, NULL, OPT_FLAG, &o.tests_first, 0, 0, "the verifier must fail at first"},
         {"resume", 0, "ID", OPT_STRING, &o.resume, 0, 0, "take a session up again"},
         {"json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object a line; asks nobody"},

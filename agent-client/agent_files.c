@@ -1,7 +1,6 @@
 /* Tools that look at and change files of the workspace on this machine. */
 #include <errno.h>
 #include <fcntl.h>
-#include <regex.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,9 +19,8 @@
 #define AGENT_FILES_SHOW ((size_t)24 * 1024)
 #define AGENT_FILES_MAX ((size_t)16 * 1024 * 1024)
 
-/* "./a//b/" -> "a/b"; absolute paths of the workspace lose its name. false: it leads out. */
-static bool agent_files_path(const struct agent *a, const char *given, char path[WS_TREE_PATH_MAX],
-                             struct buf *out) {
+bool agent_files_path(const struct agent *a, const char *given, char path[WS_TREE_PATH_MAX],
+                      struct buf *out) {
     size_t root = strlen(a->project.path), n = 0;
     if (strncmp(given, a->project.path, root) == 0 && (given[root] == '/' || given[root] == '\0'))
         given += root;
@@ -55,16 +53,16 @@ outside:
 static bool agent_files_may(struct agent *a, enum rule_kind kind, const char *path,
                             struct buf *out) {
     const struct perm_verdict *v;
-    char what[200];
+    char what[WS_TREE_PATH_MAX + 16];
     enum permission_answer answer;
-    /* Reading: what no rule denies, a person need not be asked for; it is the workspace. */
-    if (kind == RULE_READ) {
-        v = perm_judge_path(&a->project.perm, kind, path);
-        if (v->rule == NULL || v->rule->verdict == RULE_ALLOW)
-            return true;
+    /* A model is somebody else, as a sandbox is: what is not sent there is not told here. And what
+     * git runs, or a build tool keeps, is not written from here either. */
+    if (ws_ignore_covers(&a->project.tree.ignore, path, false)) {
+        (void)buf_puts(out, "denied: ignore files, or Pinfold itself, leave this path out", NULL);
+        return false;
     }
     answer = permission_exec_path(&a->project.decide, kind, path, &v);
-    snprintf(what, sizeof(what), "%s %.180s", kind == RULE_READ ? "read" : "write", path);
+    snprintf(what, sizeof(what), "%s %s", kind == RULE_READ ? "read" : "write", path);
     if (agent_say_may(a, answer, what, v))
         return true;
     agent_say_denied(a, out, answer, v);
@@ -103,9 +101,8 @@ bool agent_files_list(struct agent *a, const json_t *arguments, struct buf *out)
     return false;
 }
 
-/* The whole of a file of the workspace. */
-static int agent_files_load(const struct agent *a, const char *path, struct buf *text,
-                            struct stat *st, struct err *err) {
+int agent_files_load(const struct agent *a, const char *path, struct buf *text, struct stat *st,
+                     struct err *err) {
     char block[65536];
     ssize_t n;
     buf_init(text, AGENT_FILES_MAX);
@@ -168,77 +165,18 @@ bool agent_files_read(struct agent *a, const json_t *arguments, struct buf *out)
     return rc < 0;
 }
 
-/* Lines of one file. */
-static size_t agent_files_grep(const struct buf *text, const char *path, const regex_t *re,
-                               size_t room, struct buf *out) {
-    char *at = text->data, *end = text->data + text->len;
-    size_t found = 0, number = 0;
-    if (at == NULL || memchr(at, '\0', text->len) != NULL)
-        return 0;
-    while (at < end && found < room) {
-        char *stop = memchr(at, '\n', (size_t)(end - at));
-        if (stop != NULL)
-            *stop = '\0';
-        number++;
-        if (regexec(re, at, 0, NULL, 0) == 0) {
-            (void)buf_printf(out, NULL, "%s:%zu: %.200s\n", path, number, at);
-            found++;
-        }
-        if (stop == NULL)
-            break;
-        at = stop + 1;
-    }
-    return found;
-}
-
-static size_t agent_files_grep_all(struct agent *a, const char *below, const regex_t *re,
-                                   struct buf *out) {
-    size_t found = 0, n = strlen(below);
-    for (size_t i = 0; i < a->project.tree.count && found < AGENT_FILES_FOUND; i++) {
-        const struct ws_entry *e = &a->project.tree.entries[i];
-        struct buf text;
-        struct stat st;
-        if (e->type != WS_FILE || e->withheld || e->size > AGENT_FILES_MAX ||
-            (n > 0 &&
-             (strncmp(e->path, below, n) != 0 || (e->path[n] != '/' && e->path[n] != '\0'))))
-            continue;
-        if (agent_files_load(a, e->path, &text, &st, NULL) == 0)
-            found += agent_files_grep(&text, e->path, re, AGENT_FILES_FOUND - found, out);
-        buf_done(&text);
-    }
-    return found;
-}
-
-bool agent_files_search(struct agent *a, const json_t *arguments, struct buf *out) {
-    const char *pattern = json_string_value(json_object_get(arguments, "pattern"));
-    const char *given = json_string_value(json_object_get(arguments, "path"));
-    char path[WS_TREE_PATH_MAX], why[120];
-    regex_t re;
-    struct err err;
-    struct buf found;
-    if (!agent_files_path(a, given != NULL ? given : "", path, out))
-        return true;
-    int rc = regcomp(&re, pattern, REG_EXTENDED | REG_NOSUB | REG_NEWLINE);
-    if (rc != 0) {
-        regerror(rc, &re, why, sizeof(why));
-        (void)buf_printf(out, NULL, "the pattern is no regular expression: %s", why);
-        return true;
-    }
-    buf_init(&found, AGENT_FILES_MAX);
-    rc = project_look(&a->project, &err);
-    if (rc < 0)
-        (void)buf_puts(out, err.text, NULL);
-    else if (agent_files_grep_all(a, path, &re, &found) == 0)
-        (void)buf_puts(out, "no line matches", NULL);
-    else
-        (void)agent_text_bound(out, found.data, found.len, AGENT_FILES_SHOW,
-                               "search for something narrower", NULL);
-    buf_done(&found);
-    regfree(&re);
-    return rc < 0;
-}
-
 /* Changing. */
+
+static bool agent_files_may_be(const char *path, const struct buf *was, const struct buf *text,
+                               struct buf *out) {
+    if (!ws_ignore_is_file(path) ||
+        !ws_ignore_loosens(was->data != NULL ? was->data : "", was->len,
+                           text->data != NULL ? text->data : "", text->len))
+        return true;
+    (void)buf_puts(out, "denied: it would take in what is left out here; only people do that",
+                   NULL);
+    return false;
+}
 
 /* Makes one file, or a new text of it, by way of the journal. */
 static bool agent_files_apply(struct agent *a, const char *path, const struct buf *text,
@@ -287,7 +225,7 @@ static bool agent_files_may_change(struct agent *a, const char *path, struct buf
         (void)buf_puts(out, "name a file", NULL);
         return false;
     }
-    if (!agent_verify_may_write(a, path, why, sizeof(why))) {
+    if (!agent_protect_may_write(a, path, why, sizeof(why))) {
         (void)buf_printf(out, NULL, "denied: %s", why);
         return false;
     }
@@ -312,7 +250,7 @@ bool agent_files_edit(struct agent *a, const json_t *arguments, struct buf *out)
         agent_edit(text.data != NULL ? text.data : "", text.len, old, fresh, &edited, &line, &err) <
             0) {
         (void)buf_puts(out, err.text, NULL);
-    } else {
+    } else if (agent_files_may_be(path, &text, &edited, out)) {
         agent_files_state(&text, &st, &before);
         made = agent_files_apply(a, path, &edited, &before, "edit", out);
         if (made)
@@ -337,20 +275,21 @@ bool agent_files_write(struct agent *a, const json_t *arguments, struct buf *out
     int rc = agent_files_load(a, path, &was, &st, &err);
     if (rc == 0)
         agent_files_state(&was, &st, &before);
-    buf_done(&was);
     if (rc < 0 && err.code != ENOENT) {
         (void)buf_puts(out, err.text, NULL);
+        buf_done(&was);
         return true;
     }
     buf_init(&text, AGENT_FILES_MAX);
     bool made = false;
     if (buf_append(&text, json_string_value(content), json_string_length(content), &err) < 0)
         (void)buf_puts(out, err.text, NULL);
-    else
+    else if (agent_files_may_be(path, &was, &text, out))
         made = agent_files_apply(a, path, &text, &before, "write", out);
     if (made)
         (void)buf_printf(out, NULL, "%s %s, %zu bytes", rc == 0 ? "replaced" : "made", path,
                          text.len);
+    buf_done(&was);
     buf_done(&text);
     return !made;
 }

@@ -59,15 +59,27 @@ static int agent_loop_compact(struct agent *a, struct err *err) {
     return 0;
 }
 
+uint64_t agent_loop_left_ms(const struct agent *a) {
+    uint64_t wall = clock_mono_ms() - a->begun_ms;
+    return wall < a->o.wall_ms ? a->o.wall_ms - wall : 0;
+}
+
+/* false: the time is over, and so is the loop. */
+static bool agent_loop_in_time(struct agent *a) {
+    if (agent_loop_left_ms(a) > 0)
+        return true;
+    agent_end(a, AGENT_BUDGET, "%llu s are over, and that is the limit",
+              (unsigned long long)(a->o.wall_ms / 1000));
+    return false;
+}
+
 /* Bounds that hold before a request is sent. false: the loop is over. */
 static bool agent_loop_may(struct agent *a) {
-    uint64_t wall = clock_mono_ms() - a->begun_ms;
     if (a->iterations >= a->o.max_iters)
         agent_end(a, AGENT_NOT_VERIFIED, "%llu requests were made, and that is the limit",
                   (unsigned long long)a->iterations);
-    else if (wall >= a->o.wall_ms)
-        agent_end(a, AGENT_BUDGET, "%llu s are over, and that is the limit",
-                  (unsigned long long)(wall / 1000));
+    else if (!agent_loop_in_time(a))
+        return false;
     else if (a->o.budget_tokens != UINT64_MAX && a->tokens >= a->o.budget_tokens)
         agent_end(a, AGENT_BUDGET, "%llu tokens were used, and that is the budget",
                   (unsigned long long)a->tokens);
@@ -78,6 +90,16 @@ static bool agent_loop_may(struct agent *a) {
         agent_end(a, AGENT_BUDGET,
                   "what a request cost is not known, so the budget cannot be kept (--prices)");
     return !a->over;
+}
+
+/* A server that tells no usage is not free: what was sent and what came, guessed high. */
+static uint64_t agent_loop_guess(const struct agent *a, const struct model_reply *r) {
+    uint64_t sent = agent_context_tokens(&a->context) * (r->attempts > 0 ? r->attempts : 1);
+    if (r->failure != MODEL_OK && r->failure != MODEL_BROKEN && r->failure != MODEL_CANCELLED)
+        return 0;
+    for (size_t i = 0; i < r->message.call_count; i++)
+        sent += agent_text_tokens(r->message.calls[i].arguments);
+    return sent + agent_text_tokens(r->message.text);
 }
 
 static void agent_loop_charge(struct agent *a, const struct model_reply *r) {
@@ -103,7 +125,16 @@ static void agent_loop_charge(struct agent *a, const struct model_reply *r) {
         .micro_usd = micro,
     };
     a->micro_usd += micro;
-    a->tokens += r->usage.input + r->usage.cache_read + r->usage.cache_write + r->usage.output;
+    uint64_t used = agent_loop_guess(a, r), most = UINT64_MAX / 8;
+    if (r->usage.known) {
+        /* Each cut, so that no sum of them comes round to little. */
+        const uint64_t kinds[] = {r->usage.input, r->usage.cache_read, r->usage.cache_write,
+                                  r->usage.output};
+        used = 0;
+        for (size_t i = 0; i < 4; i++)
+            used += kinds[i] < most / 4 ? kinds[i] : most / 4;
+    }
+    a->tokens = a->tokens > most || used > most ? UINT64_MAX / 2 : a->tokens + used;
     a->priceless = a->priceless || (!priced && r->failure == MODEL_OK);
     if (r->host[0] == '\0')
         return; /* nobody was connected to */
@@ -129,7 +160,8 @@ static int agent_loop_ask(struct agent *a, struct model_reply *reply, struct err
                                               .message_count = a->context.count,
                                               .tools = a->tools,
                                               .tool_count = a->tool_count,
-                                              .answer_tokens = (uint32_t)a->o.answer};
+                                              .answer_tokens = (uint32_t)a->o.answer,
+                                              .total_ms = agent_loop_left_ms(a)};
         int rc = model_ask(a->model, &request, reply, err);
         agent_loop_charge(a, reply);
         if (rc == 0 || reply->failure != MODEL_OVERFLOW || attempt == 1)
@@ -171,7 +203,7 @@ static void agent_loop_calls(struct agent *a, const struct model_message *m) {
             a->cancelled = true;
         if (a->cancelled)
             agent_end(a, AGENT_CANCELLED, "cancelled");
-        if (!a->over)
+        if (!a->over && agent_loop_in_time(a))
             agent_loop_call(a, &m->calls[i]);
         else
             (void)agent_context_add_result(&a->context, m->calls[i].id, "not executed", true, &err);
@@ -182,6 +214,7 @@ static void agent_loop_calls(struct agent *a, const struct model_message *m) {
 static void agent_loop_silent(struct agent *a, const struct model_reply *reply, unsigned *silent) {
     struct err err;
     char text[400];
+    struct buf clean;
     if (++*silent >= AGENT_LOOP_SILENT) {
         agent_end(a, AGENT_NOT_VERIFIED, "the model stopped calling tools without being done");
         return;
@@ -193,8 +226,11 @@ static void agent_loop_silent(struct agent *a, const struct model_reply *reply, 
         snprintf(text, sizeof(text),
                  "That was no call of a tool. Go on with one, or call `done`: only the verifier's "
                  "verdict counts.");
-    if (agent_context_add_text(&a->context, MODEL_USER, text, &err) < 0)
+    buf_init(&clean, sizeof(text));
+    if (agent_text_clean(&clean, text, strlen(text), &err) < 0 ||
+        agent_context_add_text(&a->context, MODEL_USER, clean.data, &err) < 0)
         agent_end(a, AGENT_CONTEXT, "%s", err.text);
+    buf_done(&clean);
 }
 
 static void agent_loop_turn(struct agent *a, unsigned *silent) {
@@ -208,7 +244,8 @@ static void agent_loop_turn(struct agent *a, unsigned *silent) {
         return;
     }
     if (agent_loop_ask(a, &reply, &err) < 0) {
-        agent_end(a, agent_loop_failure(reply.failure), "%s", err.text);
+        if (agent_loop_in_time(a))
+            agent_end(a, agent_loop_failure(reply.failure), "%s", err.text);
         model_reply_done(&reply);
         return;
     }

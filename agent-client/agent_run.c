@@ -58,10 +58,11 @@ static json_t *agent_run_env(const struct agent *a) {
 }
 
 static json_t *agent_run_body(const struct agent *a, const char *line, const char *const *words) {
-    json_t *body =
-        json_pack("{s:o, s:s, s:b, s:b, s:b, s:{s:I, s:I}}", "env", agent_run_env(a), "cwd",
-                  PROJECT_ROOT_IN_SANDBOX, "wait", 1, "merge_stderr", 1, "cancel_on_disconnect", 1,
-                  "limits", "wall_ms", (json_int_t)a->o.step_ms, "output_bytes", AGENT_RUN_OUTPUT);
+    uint64_t left = agent_loop_left_ms(a), wall = a->o.step_ms < left ? a->o.step_ms : left;
+    json_t *body = json_pack("{s:o, s:s, s:b, s:b, s:b, s:{s:I, s:I}}", "env", agent_run_env(a),
+                             "cwd", PROJECT_ROOT_IN_SANDBOX, "wait", 1, "merge_stderr", 1,
+                             "cancel_on_disconnect", 1, "limits", "wall_ms",
+                             (json_int_t)(wall > 0 ? wall : 1), "output_bytes", AGENT_RUN_OUTPUT);
     if (words == NULL) {
         json_object_set_new(body, "sh", json_string(line));
         return body;

@@ -8,7 +8,8 @@
 #include "ask.h"
 #include "say.h"
 
-#define AGENT_SAY_SHOWN 12u /* lines of a result that people see */
+#define AGENT_SAY_SHOWN 12u   /* lines of a result that people see */
+#define AGENT_SAY_ASKED 1500u /* bytes of what a person is asked for */
 
 json_t *agent_say_string(const char *text) {
     struct buf clean;
@@ -78,8 +79,9 @@ void agent_say_call(struct agent *a, const struct model_call *call) {
     json_t *arguments = json_loads(call->arguments, 0, NULL);
     if (a->o.json) {
         agent_say_event(a, "call",
-                        json_pack("{s:s, s:s, s:o}", "id", call->id, "tool", call->name,
-                                  "arguments", arguments != NULL ? arguments : json_object()));
+                        json_pack("{s:o, s:o, s:o}", "id", agent_say_string(call->id), "tool",
+                                  agent_say_string(call->name), "arguments",
+                                  arguments != NULL ? arguments : json_object()));
         return;
     }
     const char *what = json_string_value(json_object_get(arguments, "command"));
@@ -97,8 +99,9 @@ void agent_say_result(struct agent *a, const struct model_call *call, const char
                       bool failed) {
     if (a->o.json) {
         agent_say_event(a, "result",
-                        json_pack("{s:s, s:s, s:b, s:s}", "id", call->id, "tool", call->name,
-                                  "failed", (int)failed, "text", text));
+                        json_pack("{s:o, s:o, s:b, s:o}", "id", agent_say_string(call->id), "tool",
+                                  agent_say_string(call->name), "failed", (int)failed, "text",
+                                  agent_say_string(text)));
         return;
     }
     for (size_t i = 0; i < AGENT_SAY_SHOWN && *text != '\0'; i++) {
@@ -116,14 +119,17 @@ void agent_say_result(struct agent *a, const struct model_call *call, const char
 
 bool agent_say_may(struct agent *a, enum permission_answer answer, const char *what,
                    const struct perm_verdict *verdict) {
-    char question[700];
+    char question[AGENT_SAY_ASKED + 400];
     if (answer == PERMISSION_RUN)
         return true;
     if (answer != PERMISSION_ASK || a->o.json)
         return false;
-    snprintf(question, sizeof(question), "The model wants: %.400s (%.150s). Allow it?", what,
+    snprintf(question, sizeof(question), "The model wants: %s (%.150s). Allow it?", what,
              verdict->why);
-    if (ask_person(question, "yn") == 'y')
+    /* Nobody says yes to what cannot be seen whole. */
+    if (strlen(what) > AGENT_SAY_ASKED)
+        agent_say_line(a, "too long to be shown whole, so denied: %.300s...", what);
+    else if (ask_person(question, "yn") == 'y')
         return true;
     (void)permission_exec_refused(&a->project.decide, what, verdict);
     return false;

@@ -4,14 +4,22 @@
 #include <string.h>
 
 #include "agent.h"
+#include "agent_text.h"
+
+#define AGENT_TOOL_TODO_MAX ((size_t)4000)
 
 static bool agent_tool_todo(struct agent *a, const json_t *arguments, struct buf *out) {
     const char *items = json_string_value(json_object_get(arguments, "items"));
-    char *copy = strndup(items, 4000);
-    if (copy == NULL)
+    struct buf copy;
+    buf_init(&copy, AGENT_TOOL_TODO_MAX + 1);
+    /* Cut, and then made whole: it goes into every request. */
+    if (agent_text_clean(&copy, items, strnlen(items, AGENT_TOOL_TODO_MAX), NULL) < 0 ||
+        copy.len == 0) {
+        buf_done(&copy);
         return true;
+    }
     free(a->todo);
-    a->todo = copy;
+    a->todo = buf_take(&copy);
     (void)buf_puts(out, "noted; it will be shown to you again after a compaction", NULL);
     return false;
 }
@@ -46,7 +54,7 @@ static const struct agent_tool agent_tools[] = {
                     .about = "POSIX extended regular expression",
                     .required = true},
                    {.name = "path", .about = "only below this directory"}},
-     .call = agent_files_search},
+     .call = agent_search},
     {.name = "edit",
      .description = "Replaces one piece of a file by another. `old` must be in the file exactly "
                     "once; copy it without line numbers.",

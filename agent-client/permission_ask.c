@@ -6,6 +6,9 @@
 #include "ask.h"
 #include "say.h"
 
+#define PERMISSION_ASK_SHOWN 400   /* bytes of a command in the question */
+#define PERMISSION_ASK_PIECE 1200u /* in one line */
+
 /* The verdict for people: each part that is not allowed, with its rule. */
 static void permission_ask_explain(const struct perm_verdict *v) {
     for (size_t i = 0; i < v->count; i++) {
@@ -39,13 +42,30 @@ static void permission_ask_store(struct project *p, const char *rule) {
         say_line("always: %s", err.text);
 }
 
+/* A command that the question cuts: all of it is shown before. What somebody says yes to must not
+ * end in something else. */
+static void permission_ask_show(const char *line) {
+    size_t len = strlen(line);
+    if (len <= PERMISSION_ASK_SHOWN)
+        return;
+    say_line("the whole command, of %zu bytes:", len);
+    for (size_t n; len > 0; line += n, len -= n) {
+        n = len < PERMISSION_ASK_PIECE ? len : PERMISSION_ASK_PIECE;
+        while (n > 1 && n < len && ((unsigned char)line[n] & 0xc0u) == 0x80u)
+            n--;
+        say_line("%.*s", (int)n, line);
+    }
+}
+
 /* true: yes. The verdict is gone when *again. */
 static bool permission_ask_person(struct project *p, const char *who, const char *line,
                                   const struct perm_verdict *v, bool *again) {
     char question[1200];
     const char *rule = permission_ask_rule(v);
     permission_ask_explain(v);
-    int n = snprintf(question, sizeof(question), "%s to run: %.400s", who, line);
+    permission_ask_show(line);
+    int n = snprintf(question, sizeof(question), "%s to run: %.*s%s", who, PERMISSION_ASK_SHOWN,
+                     line, strlen(line) > PERMISSION_ASK_SHOWN ? "... (cut; see above)" : "");
     if (rule != NULL && n > 0 && (size_t)n < sizeof(question))
         snprintf(question + n, sizeof(question) - (size_t)n, " (a = always from now on: %.600s)",
                  rule);

@@ -107,6 +107,9 @@ void project_report_done(struct project_report *report);
 
 /* project_box.c: the sandbox of the workspace exists, or is made. */
 int project_box(struct project *p, struct err *err);
+/* Another sandbox as a new workspace would get it, which ends by itself after `ms`: its id. */
+int project_box_fresh(struct project *p, uint64_t ms, char id[PROJECT_SANDBOX_MAX],
+                      struct err *err);
 /* A copy of the sandbox, without its processes: its id. */
 int project_box_fork(struct project *p, char id[PROJECT_SANDBOX_MAX], struct err *err);
 int project_box_delete(struct project *p, const char *id, struct err *err);

@@ -38,10 +38,11 @@ static int project_box_look(struct project *p, struct err *err) {
     return 1;
 }
 
-static int project_box_make(struct project *p, struct err *err) {
+static int project_box_new(struct project *p, json_int_t ttl_ms, json_int_t idle_ms,
+                           char to[PROJECT_SANDBOX_MAX], struct err *err) {
     const char *base = strrchr(p->path, '/');
-    json_t *body = json_pack("{s:I, s:I, s:{s:s}}", "ttl_ms", PROJECT_BOX_TTL_MS, "idle_ms",
-                             PROJECT_BOX_IDLE_MS, "metadata", "workspace", base + 1);
+    json_t *body = json_pack("{s:I, s:I, s:{s:s}}", "ttl_ms", ttl_ms, "idle_ms", idle_ms,
+                             "metadata", "workspace", base + 1);
     if (body == NULL)
         return err_set(err, ERR_INVALID, 0, "the name of the workspace is not UTF-8");
     if (p->options.policy != NULL)
@@ -53,13 +54,23 @@ static int project_box_make(struct project *p, struct err *err) {
     int rc = 0;
     if (answer == NULL)
         rc = -1;
-    else if (id == NULL || strlen(id) >= sizeof(p->sandbox) ||
+    else if (id == NULL || strlen(id) >= PROJECT_SANDBOX_MAX ||
              sandbox_api_check(id, "a sandbox", err) < 0)
         rc = err_set(err, ERR_PROTOCOL, 0, "the server's answer names no sandbox");
     else
-        memcpy(p->sandbox, id, strlen(id) + 1);
+        memcpy(to, id, strlen(id) + 1);
     json_decref(answer);
-    if (rc < 0)
+    return rc;
+}
+
+int project_box_fresh(struct project *p, uint64_t ms, char id[PROJECT_SANDBOX_MAX],
+                      struct err *err) {
+    json_int_t ttl = ms < (uint64_t)PROJECT_BOX_TTL_MS ? (json_int_t)ms : PROJECT_BOX_TTL_MS;
+    return project_box_new(p, ttl, ttl, id, err);
+}
+
+static int project_box_make(struct project *p, struct err *err) {
+    if (project_box_new(p, PROJECT_BOX_TTL_MS, PROJECT_BOX_IDLE_MS, p->sandbox, err) < 0)
         return -1;
     p->synced = false;
     p->fresh = true;

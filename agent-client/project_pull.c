@@ -15,7 +15,7 @@
 #include "sandbox_api.h"
 #include "text.h"
 
-#define PROJECT_PULL_ANSWER_MAX ((size_t)512 * 1024 * 1024)
+#define PROJECT_PULL_ANSWER_MAX ((size_t)128 * 1024 * 1024)
 #define PROJECT_PULL_BYTES_MAX ((uint64_t)8 * 1024 * 1024 * 1024)
 #define PROJECT_PULL_DELETIONS_MAX 50u
 #define PROJECT_PULL_NAMED 8u /* paths that a question names */
@@ -159,8 +159,9 @@ static bool project_pull_may(struct project_pull_job *job, const struct project_
         project_problem(job->report, e->path, "%s", why);
         return false;
     }
-    /* A directory by itself holds nothing: only a rule keeps it away. */
-    if (strcmp(e->type, "directory") == 0 && !e->deleted) {
+    /* A new directory by itself holds nothing: only a rule keeps it away. */
+    if (strcmp(e->type, "directory") == 0 && !e->deleted &&
+        ws_tree_find(&p->tree, e->path) == NULL) {
         v = perm_judge_path(&p->perm, RULE_WRITE, e->path);
         if (v->rule == NULL || v->rule->verdict != RULE_DENY)
             return true;
@@ -259,12 +260,59 @@ static void project_pull_before(const struct ws_entry *e, struct undo_state *out
     memcpy(out->sha256, e->sha256, sizeof(out->sha256));
 }
 
-/* The sandbox's files have our mode and what its user needs besides. */
+/* `len` bytes from `at` on; fewer when it became shorter. */
+static int project_pull_text_of(int fd, uint64_t at, uint64_t len, struct buf *out,
+                                struct err *err) {
+    while (len > 0) {
+        size_t room = len < 65536 ? (size_t)len : 65536;
+        char *to = buf_reserve(out, room, err);
+        ssize_t n = to != NULL ? pread(fd, to, room, (off_t)at) : -1;
+        if (to == NULL || (n < 0 && errno != EINTR))
+            return to == NULL ? -1 : err_sys(err, "reading an ignore file");
+        if (n == 0)
+            break;
+        if (n > 0) {
+            out->len += (size_t)n;
+            at += (uint64_t)n;
+            len -= (uint64_t)n;
+        }
+    }
+    return 0;
+}
+
+/* The sandbox's files have our mode and what its user needs besides. Who else may write here is
+ * not for the sandbox to say. */
 static mode_t project_pull_mode(uint32_t mode, const struct ws_entry *was) {
-    uint32_t more = was != NULL && was->type == WS_DIR ? 0700u : 0600u;
-    if (was != NULL && mode == (was->mode | more))
+    if (was == NULL || was->type == WS_LINK)
+        return mode & ~022u;
+    if (mode == (was->mode | (was->type == WS_DIR ? 0700u : 0600u)))
         return was->mode;
-    return mode;
+    return mode & ~(022u & ~was->mode);
+}
+
+/* The text of an ignore file, as it is here. */
+static int project_pull_ignores(const struct project_pull_job *job, const char *path,
+                                const struct ws_entry *was, const struct undo_change *c,
+                                bool *loosens, struct err *err) {
+    struct buf old, now;
+    fd_cleanup int fd = -1;
+    buf_init(&old, WS_IGNORE_FILE_MAX);
+    buf_init(&now, WS_IGNORE_FILE_MAX);
+    int rc = 0;
+    *loosens = c->after.type != UNDO_FILE || (was != NULL && was->type != WS_FILE) ||
+               c->after.size > WS_IGNORE_FILE_MAX || (was != NULL && was->size > old.max);
+    if (!*loosens && was != NULL) {
+        fd = ws_tree_open(job->p->root, path, err);
+        rc = fd < 0 ? -1 : project_pull_text_of(fd, 0, was->size, &old, err);
+    }
+    if (!*loosens && rc == 0)
+        rc = project_pull_text_of(job->spool, c->offset, c->after.size, &now, err);
+    if (!*loosens && rc == 0)
+        *loosens = ws_ignore_loosens(old.data != NULL ? old.data : "", old.len,
+                                     now.data != NULL ? now.data : "", now.len);
+    buf_done(&old);
+    buf_done(&now);
+    return rc;
 }
 
 static int project_pull_add(struct project_pull_job *job, const struct project_pull_entry *e,
@@ -290,6 +338,16 @@ static int project_pull_add(struct project_pull_job *job, const struct project_p
         job->report->denied++;
         project_problem(job->report, e->path, "the link leads out of the workspace, to %.200s",
                         e->target);
+        return 0;
+    }
+    bool loosens = false;
+    if (ws_ignore_is_file(e->path) &&
+        project_pull_ignores(job, e->path, was, &c, &loosens, err) < 0)
+        return -1;
+    if (loosens) {
+        job->report->denied++;
+        project_problem(job->report, e->path,
+                        "it would take in what is left out here; only people do that");
         return 0;
     }
     c.after.mode = project_pull_mode(e->mode, was);
@@ -329,10 +387,17 @@ static void project_pull_ask(struct project_pull_job *job) {
                           "No rule says whether %zu changed %s may come "
                           "back:",
                           asked, asked == 1 ? "path" : "paths");
-    for (size_t i = 0, shown = 0; i < job->count && shown < PROJECT_PULL_NAMED; i++)
-        if (job->asks[i] && ++shown > 0 && at < sizeof(question))
+    /* A person must see all that is asked for: what does not fit is listed before. */
+    for (size_t i = 0, shown = 0; i < job->count; i++) {
+        if (!job->asks[i])
+            continue;
+        if (p->options.note != NULL &&
+            (asked > PROJECT_PULL_NAMED || strlen(job->changes[i].path) > 100))
+            p->options.note(p->options.arg, job->changes[i].path);
+        if (++shown <= PROJECT_PULL_NAMED && at < sizeof(question))
             at += (size_t)snprintf(question + at, sizeof(question) - at, " %.100s",
                                    job->changes[i].path);
+    }
     if (at < sizeof(question))
         snprintf(question + at, sizeof(question) - at, "%s Bring them here?",
                  asked > PROJECT_PULL_NAMED ? " ..." : ".");

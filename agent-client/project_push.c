@@ -120,7 +120,8 @@ static int project_push_blob(struct project *p, const char *hex, struct err *err
     unsigned char hash[WS_TREE_HASH];
     const struct ws_entry *e = NULL;
     char path[96];
-    if (sodium_hex2bin(hash, sizeof(hash), hex, strlen(hex), NULL, NULL, NULL) < 0)
+    if (strlen(hex) != 2 * sizeof(hash) ||
+        sodium_hex2bin(hash, sizeof(hash), hex, strlen(hex), NULL, NULL, NULL) < 0)
         return err_set(err, ERR_PROTOCOL, 0, "the server asks for contents by no hash");
     for (size_t i = 0; e == NULL && i < p->tree.count; i++)
         if (p->tree.entries[i].type == WS_FILE && !p->tree.entries[i].withheld &&
@@ -172,6 +173,8 @@ static int project_push_missing(struct project *p, const json_t *missing, struct
     size_t i;
     json_t *hash;
     char text[80];
+    if (json_array_size(missing) > p->tree.count)
+        return err_set(err, ERR_PROTOCOL, 0, "the server asks for more contents than there are");
     if (json_array_size(missing) > 100 && p->options.note != NULL) {
         snprintf(text, sizeof(text), "sending %zu files to the sandbox", json_array_size(missing));
         p->options.note(p->options.arg, text);

@@ -203,6 +203,7 @@ int model_ask(struct model *m, const struct model_request *request, struct model
     int rc = -1;
     bool other = false;
     memset(reply, 0, sizeof(*reply));
+    m->end_ms = request->total_ms > 0 ? begun + request->total_ms : 0;
     for (unsigned attempt = 0;; attempt++) {
         struct model_attempt t;
         model_message_done(&reply->message);
@@ -211,6 +212,7 @@ int model_ask(struct model *m, const struct model_request *request, struct model
         bool again = rc < 0 && model_may_repeat(m, &t, reply, attempt);
         bool swap = rc < 0 && !other && model_other_limit(m, &t);
         uint64_t wait = model_wait_ms(&t, attempt);
+        again = again && (m->end_ms == 0 || clock_mono_ms() + wait < m->end_ms);
         buf_done(&t.body);
         if (swap) {
             other = true;

@@ -63,6 +63,7 @@ struct model_request {
     const struct model_tool *tools;
     size_t tool_count;
     uint32_t answer_tokens; /* at most; 0 = 4096 */
+    uint64_t total_ms;      /* for all attempts together; 0 = as many as there are */
 };
 
 /* Tokens by kind; they do not overlap: what was read from a cache is not in `input`, whatever the

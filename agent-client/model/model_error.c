@@ -50,10 +50,16 @@ static const char *model_error_string(const json_t *object, const char *key) {
 }
 
 /* Printable, cut: it goes to a terminal and into a journal. */
-static void model_error_clean(char *dst, size_t size, const char *text) {
-    size_t n = 0;
-    for (; *text != '\0' && n + 1 < size; text++)
+static void model_error_clean(char *dst, size_t size, const char *text, const char *key) {
+    size_t n = 0, secret = strlen(key);
+    for (; *text != '\0' && n + 1 < size; text++) {
+        if (secret > 0 && strncmp(text, key, secret) == 0) {
+            dst[n++] = '*';
+            text += secret - 1;
+            continue;
+        }
         dst[n++] = iscntrl((unsigned char)*text) ? ' ' : *text;
+    }
     dst[n] = '\0';
 }
 
@@ -61,8 +67,8 @@ bool model_error_names(const char *body, const char *parameter) {
     return strstr(body, parameter) != NULL;
 }
 
-void model_error_read(const char *body, size_t len, long status, struct model_reply *reply,
-                      struct err *err) {
+void model_error_read(const char *body, size_t len, long status, const char *key,
+                      struct model_reply *reply, struct err *err) {
     json_t *root = json_loadb(body, len, 0, NULL);
     const json_t *error = json_object_get(root, "error");
     /* {"error": "text"} and, of vLLM, the object itself. */
@@ -74,7 +80,7 @@ void model_error_read(const char *body, size_t len, long status, struct model_re
     }
     const char *type = model_error_string(error, "type"), *code = model_error_string(error, "code");
     char text[240], place[40] = "";
-    model_error_clean(text, sizeof(text), message[0] != '\0' ? message : "no reason given");
+    model_error_clean(text, sizeof(text), message[0] != '\0' ? message : "no reason given", key);
     if (status > 0)
         snprintf(place, sizeof(place), " (HTTP %ld)", status);
     reply->failure = MODEL_REJECTED;

@@ -73,7 +73,7 @@ static int model_http_event(void *arg, const char *event, const char *data, size
         !json_is_null(json_object_get(object, "error"))) {
         struct model_reply scratch = {0};
         struct err why;
-        model_error_read(data, len, 0, &scratch, &why);
+        model_error_read(data, len, 0, h->m->key, &scratch, &why);
         a->failed = scratch.failure;
         snprintf(a->trouble, sizeof(a->trouble), "%.299s", why.text);
     } else {
@@ -212,6 +212,10 @@ static int model_http_drive(struct model_http *h, CURLcode *code, struct model_r
             reply->failure = MODEL_CANCELLED;
             return err_set(h->err, ERR_STATE, ECANCELED, "cancelled while the model was asked");
         }
+        if (m->end_ms != 0 && now >= m->end_ms) {
+            reply->failure = MODEL_BUSY;
+            return err_set(h->err, ERR_STATE, ETIMEDOUT, "the time for the model is over");
+        }
         if (now - h->last_ms > m->silence_ms || now - begun > m->total_ms) {
             reply->failure = MODEL_BUSY;
             return err_set(
@@ -259,8 +263,8 @@ static int model_http_judge(struct model_http *h, struct model_reply *reply) {
     struct model_attempt *t = h->attempt;
     struct model_answer *a = h->answer;
     if (t->status >= 300 || t->status == 0) {
-        model_error_read(t->body.data != NULL ? t->body.data : "", t->body.len, t->status, reply,
-                         h->err);
+        model_error_read(t->body.data != NULL ? t->body.data : "", t->body.len, t->status,
+                         h->m->key, reply, h->err);
         return -1;
     }
     if (h->streamed && model_sse_end(&h->sse, h->err) < 0) {

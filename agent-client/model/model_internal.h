@@ -15,6 +15,7 @@ struct model {
     bool old_limit; /* the server wants max_tokens, not max_completion_tokens */
     unsigned retries;
     uint64_t silence_ms, total_ms;
+    uint64_t end_ms; /* of what is asked now, by the clock; 0 = none */
     int cancel_fd;
     void (*on_text)(void *arg, const char *text, size_t len);
     void (*on_retry)(void *arg, unsigned attempt, uint64_t wait_ms, const char *why);
@@ -76,8 +77,9 @@ int model_answer_finish(struct model_answer *a, struct model_reply *reply, struc
 
 /* model_error.c: an error answer. Fills failure, context_tokens of the reply, and *err. `status` 0:
  * from within a stream. */
-void model_error_read(const char *body, size_t len, long status, struct model_reply *reply,
-                      struct err *err);
+/* What the server says of the key is not repeated: `key` in its text becomes asterisks. */
+void model_error_read(const char *body, size_t len, long status, const char *key,
+                      struct model_reply *reply, struct err *err);
 /* Says the error's text that the request has a parameter that this server does not know? */
 bool model_error_names(const char *body, const char *parameter);
 /* A number of an object that is not negative; 0 when it is not there. */

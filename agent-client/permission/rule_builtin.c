@@ -6,7 +6,7 @@
 /* What no rule can lift: the rules themselves, the trust in them, the journal. */
 static const char rule_builtin_guard[] =
     "deny write '%s/**' '%s/**' /etc/pinfold/** .pinfold/** \"Pinfold's own rules and journal\"\n"
-    "deny read '%s/**' \"Pinfold's own rules, tokens and keys\"\n";
+    "deny read '%s/**' '%s/**' \"Pinfold's own rules, tokens, keys and journal\"\n";
 
 /* What holds until an allow rule says otherwise. */
 static const char rule_builtin_default[] =
@@ -31,7 +31,8 @@ int rule_load_guard(struct rule_set *set, const char *config_dir, const char *st
             err, ERR_INVALID, 0,
             "the directory of settings or of the journal has a quote, a brace, a star or "
             "a newline in its name");
-    n = snprintf(text, sizeof(text), rule_builtin_guard, config_dir, state_dir, config_dir);
+    n = snprintf(text, sizeof(text), rule_builtin_guard, config_dir, state_dir, config_dir,
+                 state_dir);
     if (n < 0 || (size_t)n >= sizeof(text))
         return err_set(err, ERR_LIMIT, 0, "the path of a directory is too long");
     return rule_load(set, RULE_GUARD, true, "(guard)", text, (size_t)n, err);

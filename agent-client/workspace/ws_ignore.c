@@ -3,9 +3,10 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* A pattern from somebody else's repository may be made to take for ever. */
-#define WS_IGNORE_STEPS_MAX 100000u
+#define WS_IGNORE_STEPS_MAX 20000u
 #define WS_IGNORE_PATH_MAX 4096u
 
 /* "[a-z]", "[!a]": the end of the class, or NULL when it has none; *in = c is in it. */
@@ -161,7 +162,7 @@ int ws_ignore_add(struct ws_ignore *g, const char *directory, const char *text, 
 }
 
 int ws_ignore_init(struct ws_ignore *g, struct err *err) {
-    static const char built_in[] = ".git\n.pinfold\n";
+    static const char built_in[] = "__pycache__\n";
     *g = (struct ws_ignore){0};
     return ws_ignore_add(g, "", built_in, sizeof(built_in) - 1, err);
 }
@@ -182,7 +183,10 @@ void ws_ignore_done(struct ws_ignore *g) {
     *g = (struct ws_ignore){0};
 }
 
-static bool ws_ignore_fits(const struct ws_ignore_rule *rule, const char *path, bool is_dir) {
+/* *tired: the pattern asked for too much, and nobody knows. */
+static bool ws_ignore_fits(const struct ws_ignore_rule *rule, const char *path, bool is_dir,
+                           bool *tired) {
+    unsigned steps = 0;
     if (rule->only_dirs && !is_dir)
         return false;
     if (rule->base > 0) {
@@ -194,14 +198,60 @@ static bool ws_ignore_fits(const struct ws_ignore_rule *rule, const char *path, 
         const char *slash = strrchr(path, '/');
         path = slash != NULL ? slash + 1 : path;
     }
-    return ws_ignore_glob(rule->pattern, path);
+    bool fits = ws_ignore_try(rule->pattern, path, &steps);
+    *tired = steps > WS_IGNORE_STEPS_MAX;
+    return fits;
+}
+
+/* Nothing in a repository says otherwise: git runs what stands in .git, and it has passwords; what
+ * stands in .pinfold is rules. In any case, for file systems that do not tell cases apart. */
+static bool ws_ignore_own(const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    return strcasecmp(name, ".git") == 0 || strcasecmp(name, ".pinfold") == 0;
 }
 
 bool ws_ignore_match(const struct ws_ignore *g, const char *path, bool is_dir) {
-    for (size_t i = g->count; i-- > 0;)
-        if (ws_ignore_fits(&g->rules[i], path, is_dir))
+    if (ws_ignore_own(path))
+        return true;
+    for (size_t i = g->count; i-- > 0;) {
+        bool tired = false;
+        if (ws_ignore_fits(&g->rules[i], path, is_dir, &tired))
             return !g->rules[i].negated;
+        if (tired)
+            return true; /* what may be meant to stay, stays */
+    }
     return false;
+}
+
+/* The next line that is a pattern; NULL at the end. */
+static const char *ws_ignore_next(const char **at, const char *end, size_t *len) {
+    while (*at < end) {
+        const char *line = *at, *stop = memchr(line, '\n', (size_t)(end - line));
+        size_t n = stop != NULL ? (size_t)(stop - line) : (size_t)(end - line);
+        *at = line + n + (stop != NULL);
+        *len = ws_ignore_trim(line, n);
+        if (*len > 0 && line[0] != '#')
+            return line;
+    }
+    return NULL;
+}
+
+bool ws_ignore_loosens(const char *was, size_t was_len, const char *now, size_t now_len) {
+    const char *old_end = was + was_len, *end = now + now_len, *line, *old;
+    size_t len = 0, old_len = 0;
+    old = ws_ignore_next(&was, old_end, &old_len);
+    while ((line = ws_ignore_next(&now, end, &len)) != NULL) {
+        if (old != NULL && old_len == len && memcmp(old, line, len) == 0)
+            old = ws_ignore_next(&was, old_end, &old_len);
+        else if (line[0] == '!')
+            return true;
+    }
+    return old != NULL;
+}
+
+bool ws_ignore_is_file(const char *path) {
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    return strcmp(name, ".gitignore") == 0 || strcmp(name, ".pinfoldignore") == 0;
 }
 
 bool ws_ignore_covers(const struct ws_ignore *g, const char *path, bool is_dir) {

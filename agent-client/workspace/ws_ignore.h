@@ -1,6 +1,8 @@
 /* What of a workspace stays where it is: patterns of .gitignore (gitignore(5)) and, over them, of
  * .pinfoldignore, which has the same form. What they name is neither sent nor brought back; a line
- * "!name" in .pinfoldignore takes it in again. Built in: .git and .pinfold stay.
+ * "!name" in .pinfoldignore takes it in again. Built in: .git and .pinfold stay, whatever any file
+ * says; so does __pycache__, unless a file takes it in: what is in there runs in place of what its
+ * name says.
  *
  * The last pattern that matches decides; below a directory that is left out nothing is taken in.
  * Paths are relative to the workspace, without a slash at either end. */
@@ -41,5 +43,10 @@ void ws_ignore_cut(struct ws_ignore *g, size_t count);
 bool ws_ignore_match(const struct ws_ignore *g, const char *path, bool is_dir);
 /* For a path that nobody walked to: is it, or any directory above it, left out? */
 bool ws_ignore_covers(const struct ws_ignore *g, const char *path, bool is_dir);
+/* Would a new text of an ignore file take in what the old one (of no length: there is none) leaves
+ * out? That is, lacks it one of its patterns, or has it a new "!name"? What a sandbox or a model
+ * may write must not decide what is sent. */
+bool ws_ignore_loosens(const char *was, size_t was_len, const char *now, size_t now_len);
+bool ws_ignore_is_file(const char *path);
 /* "*", "?", "[a-z]", "\x", and "**" as a whole component. */
 bool ws_ignore_glob(const char *pattern, const char *path);

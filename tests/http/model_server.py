@@ -2,11 +2,12 @@
 asked. No test ever asks a real model.
 
 A script is a list of answers, one a request, or a function of the messages that gives one. An
-answer is a dict: text, calls [(name, arguments)], or raw {status, headers, body} or broken=True (the
-connection is closed half-way)."""
+answer is a dict: text, calls [(name, arguments)], or raw {status, headers, body} broken=True (the
+connection is closed half-way) or drip=SECONDS."""
 
 import json
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -123,6 +124,22 @@ class ModelServer:
             handler.send_header("Content-Length", str(len(body)))
             handler.end_headers()
             handler.wfile.write(body)
+            return
+        if "drip" in answer:
+            # One harmless event after the other, for so many seconds.
+            handler.send_response(200)
+            handler.send_header("Content-Type", "text/event-stream")
+            handler.send_header("Connection", "close")
+            handler.end_headers()
+            end = time.monotonic() + answer["drip"]
+            try:
+                while time.monotonic() < end:
+                    handler.wfile.write(b": still here\n\n")
+                    handler.wfile.flush()
+                    time.sleep(0.2)
+            except OSError:
+                pass
+            handler.close_connection = True
             return
         make = anthropic if handler.path.endswith("/messages") else openai
         body = make(answer, number).encode()

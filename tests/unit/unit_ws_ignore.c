@@ -91,11 +91,76 @@ static void test_nothing_returns_from_below(void **state) {
     struct err err;
     (void)state;
     unit_works(ws_ignore_init(&g, &err), err);
-    add(&g, "", "out/\n!out/keep\nhalf/*\n!half/keep\n!.git\n");
+    add(&g, "", "out/\n!out/keep\nhalf/*\n!half/keep\n");
     expect(&g, "out/keep", false, true);
     expect(&g, "half/keep", false, false);
-    expect(&g, ".git", true, false); /* taken in on purpose */
     ws_ignore_done(&g);
+}
+
+static void test_git_and_pinfold_stay_whatever_is_said(void **state) {
+    struct ws_ignore g;
+    struct err err;
+    (void)state;
+    unit_works(ws_ignore_init(&g, &err), err);
+    expect(&g, "a/__pycache__/x.pyc", false, true);
+    add(&g, "", "!.git\n!.git/\n!/.git/**\n!**/.pinfold\n!*\n");
+    add(&g, "a", "!.git\n!.pinfold/\n!__pycache__\n");
+    expect(&g, ".git", true, true);
+    expect(&g, ".git", false, true); /* of a worktree or a submodule */
+    expect(&g, ".git/hooks/pre-commit", false, true);
+    expect(&g, "a/b/.git/config", false, true);
+    expect(&g, ".GIT/config", false, true);
+    expect(&g, ".pinfold/permissions.rules", false, true);
+    expect(&g, "a/.Pinfold/x", false, true);
+    expect(&g, ".github/x", false, false);
+    expect(&g, "a/__pycache__/x.pyc", false, false);
+    ws_ignore_done(&g);
+}
+
+/* What a pattern that takes too long may be meant to keep here, stays. */
+static void test_a_pattern_that_is_given_up_leaves_out(void **state) {
+    struct ws_ignore g;
+    struct err err;
+    char pattern[400] = "", path[400] = "";
+    (void)state;
+    for (int i = 0; i < 24; i++) {
+        strncat(pattern, "**/*a/", sizeof(pattern) - strlen(pattern) - 1);
+        strncat(path, "aa/aa/aa/", sizeof(path) - strlen(path) - 1);
+    }
+    strncat(pattern, "x", sizeof(pattern) - strlen(pattern) - 1);
+    strncat(path, "y", sizeof(path) - strlen(path) - 1);
+    unit_works(ws_ignore_init(&g, &err), err);
+    add(&g, "", pattern);
+    assert_true(ws_ignore_match(&g, path, false));
+    assert_false(ws_ignore_match(&g, "b/y", false));
+    ws_ignore_done(&g);
+}
+
+static void test_what_loosens(void **state) {
+    static const struct {
+        const char *was, *now;
+        bool loosens;
+    } rows[] = {
+        {"", "a\n", false},
+        {"", "a\n!b\n", true},
+        {"a\nb\n", "a\nb", false},
+        {"a\nb\n", "a\n# new\n\nc\nb\nd\n", false},
+        {"a\nb\n", "b\na\n", true},
+        {"a\nb\n", "b\n", true},
+        {"a\n", "", true},
+        {"a\n!b\n", "a\n!b\nc\n", false},
+        {"a\n!b\n", "a\n", true}, /* all that was there, in order, is easy to be sure of */
+        {"a\n", "a\n!a\n", true},
+        {"a \n", "a\r\n", false},
+        {"", "", false},
+    };
+    (void)state;
+    for (size_t i = 0; i < UNIT_COUNT(rows); i++)
+        if (ws_ignore_loosens(rows[i].was, strlen(rows[i].was), rows[i].now, strlen(rows[i].now)) !=
+            rows[i].loosens)
+            fail_msg("row %zu", i);
+    assert_true(ws_ignore_is_file("a/.gitignore") && ws_ignore_is_file(".pinfoldignore"));
+    assert_false(ws_ignore_is_file("gitignore"));
 }
 
 int main(void) {
@@ -104,6 +169,9 @@ int main(void) {
         cmocka_unit_test(test_glob_is_bounded),
         cmocka_unit_test(test_rules),
         cmocka_unit_test(test_nothing_returns_from_below),
+        cmocka_unit_test(test_git_and_pinfold_stay_whatever_is_said),
+        cmocka_unit_test(test_a_pattern_that_is_given_up_leaves_out),
+        cmocka_unit_test(test_what_loosens),
     };
     return cmocka_run_group_tests_name("ws_ignore", tests, NULL, NULL);
 }
