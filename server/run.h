@@ -239,6 +239,8 @@ const char *run_keep_shard(const struct run *run);
 const char *run_keep_error(const struct run *run);
 void run_keep_restore(struct run *run, const char *shard, const char *error);
 void run_keep_restore_key(struct run *run, size_t index, const char *key);
+/* A run that was read from the store names what was kept then: what is not there any more goes. */
+void run_keep_forget_gone(struct run *run);
 struct json_out;
 void run_keep_write(struct json_out *j, const struct run *run); /* "kept_steps", "keep_error" */
 

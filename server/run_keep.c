@@ -230,6 +230,14 @@ void run_keep_restore(struct run *run, const char *shard, const char *error) {
     str_copy(run->keep->error, sizeof(run->keep->error), error);
 }
 
+void run_keep_forget_gone(struct run *run) {
+    struct run_keep *k = run->keep;
+    const struct snapshots *all = run->runs->snapshots;
+    for (size_t i = 0; k != NULL && i < k->count; i++)
+        if (all == NULL || snapshots_find(all, k->keys[i]) == NULL)
+            k->keys[i][0] = '\0';
+}
+
 void run_keep_restore_key(struct run *run, size_t index, const char *key) {
     str_copy(run->keep->keys[index], sizeof(run->keep->keys[index]), key);
 }

@@ -54,6 +54,7 @@ static void run_store_fetch_put(struct runs *runs, struct run *run,
     x->bytes = found->bytes;
     x->has_input = found->has_input;
     memcpy(x->input, found->input, sizeof(x->input));
+    run_keep_forget_gone(run);
     runs_put(runs, run);
 }
 

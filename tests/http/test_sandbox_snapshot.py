@@ -381,6 +381,19 @@ def entered(pair):
     check.error(create(pair.client, **{"from": run["id"] + "@1"}), 404, field="/from")
 
 
+@test("what a run has kept of its steps ends with the server, and its answer says so", own=True)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        run = check.ok(pair.client.run(steps=[{"sh": "true"}] * 2, keep_steps=True))
+        check.equal(run["kept_steps"], [0, 1], "kept_steps")
+        pair.client.close()
+        pair.kill9_server()
+        pair.start_server()
+        pair.wait_ready()
+        check.equal(pair.client.fetch(run["id"])["kept_steps"], [], "kept_steps at the next server")
+        check.error(create(pair.client, **{"from": run["id"] + "@1"}), 404, field="/from")
+
+
 @test("a run without keep_steps keeps none")
 def _(pair):
     run = pair.client.run(steps=STEPS)
