@@ -15,8 +15,10 @@
 
 /* A body that nobody asked for. */
 #define ROUTE_IDLE_BODY_MAX (64u * 1024)
-/* A user may have so many times as many requests open as there are connections left. */
+/* A user may have so many times as many requests open as there are connections left, and this part
+ * of all of them in any case: when many users are busy they wait, and nobody is refused. */
 #define ROUTE_SHARE 2u
+#define ROUTE_PART 8u
 
 /* What belongs to the caller may be looked at with the scope of its family, or with `read`. */
 #define ROUTE_RUN ACCOUNTS_RUN
@@ -138,7 +140,8 @@ static bool route_in_url(struct http_req *req, const struct route_args *args) {
  * some connections to everybody else. */
 static int route_check_share(const struct server *s, const struct accounts_user *user,
                              struct api_error *error) {
-    if (user->open == 0 || user->open < ROUTE_SHARE * http_connections_left(s->http))
+    size_t left = http_connections_left(s->http), all = left + http_connections(s->http);
+    if (user->open <= all / ROUTE_PART || user->open < ROUTE_SHARE * left)
         return 0;
     return api_error_set(error, 429, "connections", NULL,
                          "%zu of your requests are open, and the connections that are left are for "
