@@ -91,8 +91,13 @@ struct agent {
     char *todo;                   /* owned */
     char *outputs[AGENT_OUTPUTS]; /* owned; a ring */
     size_t output_count;
-    char **protected; /* owned; sorted */
+    char **protected; /* owned */
     size_t protected_count;
+    bool red;            /* the verifier has failed, with the tests that are protected */
+    unsigned unproven;   /* passes that came before any failure, with --tests-first */
+    char *task, *verify; /* of a session that is taken up again; owned, o.task points to it */
+    bool cleaning;       /* Ctrl-C does not break off what tidies up */
+    uint64_t spent_ms;   /* before this process */
 
     uint64_t begun_ms, iterations, micro_usd, tokens;
     bool priceless; /* a request had no price */
@@ -147,17 +152,23 @@ const char *agent_run_kept(const struct agent *a, const char *name);
 /* agent_verify.c */
 /* Runs the verifier on the tree as it is. -1: it could not be run. */
 int agent_verify(struct agent *a, struct agent_verdict *v, struct buf *report, struct err *err);
+/* --tests-first: red before green. May turn a pass into none. */
+void agent_verify_colour(struct agent *a, struct agent_verdict *v);
 bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out);
 
 /* agent_protect.c: what must not be changed: tests that are there, the verifier, and what steers
- * them (a conftest.py, another Makefile), there or new. Taken from the tree at the start. */
+ * them (a conftest.py, another Makefile), there or new. Taken from the tree as it was looked
+ * at last, beside what is protected already. */
 int agent_protect(struct agent *a, struct err *err);
 bool agent_protect_may_write(void *agent, const char *path, char *why, size_t size);
 /* One of them that the tree that was sent last lacks, or NULL. */
 const char *agent_protect_lost(const struct agent *a);
 
 /* agent_session.c */
+bool agent_session_ok(const char *id); /* looks like an id of a session */
 int agent_session_open(struct agent *a, struct err *err);
+/* Whole, after everything that is told to the model or by it: at most the outcome of one call is
+ * lost when this process dies. */
 int agent_session_save(struct agent *a, struct err *err);
 
 /* agent_say.c: for people, or one JSON object a line. */

@@ -58,7 +58,7 @@ static size_t agent_cmd_want(void *arg, struct pollfd fds[REST_WAIT_MAX]) {
 
 static int agent_cmd_ready(void *arg, struct err *err) {
     struct agent *a = arg;
-    if (!a->cancelled && intr_take(&a->intr) == 0)
+    if (a->cleaning || (!a->cancelled && intr_take(&a->intr) == 0))
         return 0;
     a->cancelled = true;
     agent_end(a, AGENT_CANCELLED, "cancelled");
@@ -140,22 +140,20 @@ static int agent_cmd_prices(struct agent *a, struct err *err) {
     return agent_prices_load(&a->prices, AT_FDCWD, a->o.prices, err);
 }
 
-/* The verifier as it is now: what must not become less. An empty workspace has none. */
+/* The verifier as it is now: what must not become less. An empty workspace has none; a session that
+ * is taken up again has had its own. */
 static int agent_cmd_baseline(struct agent *a, struct err *err) {
     struct buf report;
-    if (a->project.tree.count == 0)
-        return a->o.tests_first
-                   ? err_set(err, ERR_STATE, 0, "--tests-first: there are no tests yet")
-                   : 0;
+    if (a->project.tree.count == 0 || a->o.resume != NULL)
+        return 0;
     agent_say_line(a, "the verifier before anything is changed: %s", a->o.verify);
     buf_init(&report, (size_t)1024 * 1024);
     int rc = agent_verify(a, &a->baseline, &report, err);
     buf_done(&report);
     a->stuck = (struct agent_stuck){0};
-    if (rc == 0 && a->o.tests_first && a->baseline.pass)
-        rc = err_set(err, ERR_STATE, 0,
-                     "--tests-first: the verifier passes already, so it cannot show that the task "
-                     "is done");
+    struct agent_verdict colour = a->baseline;
+    if (rc == 0 && !colour.pass)
+        agent_verify_colour(a, &colour);
     return rc;
 }
 
@@ -188,7 +186,7 @@ static int agent_cmd_begin(struct agent *a, struct err *err) {
         return -1;
     }
     /* The picture of the start: which tests there are. */
-    if (project_look(&a->project, err) < 0 || agent_protect(a, err) < 0) {
+    if (project_look(&a->project, err) < 0 || (a->o.resume == NULL && agent_protect(a, err) < 0)) {
         agent_end(a, AGENT_UNREACHABLE, "%s", err->text);
         return -1;
     }
@@ -198,9 +196,7 @@ static int agent_cmd_begin(struct agent *a, struct err *err) {
                               "model", agent_say_string(a->o.model), "verify",
                               agent_say_string(a->o.verify)));
     if (project_push(&a->project, err) < 0 || agent_cmd_baseline(a, err) < 0) {
-        agent_end(
-            a, err->kind == ERR_STATE && a->o.tests_first ? AGENT_NOT_VERIFIED : AGENT_UNREACHABLE,
-            "%s", err->text);
+        agent_end(a, AGENT_UNREACHABLE, "%s", err->text);
         return -1;
     }
     return 0;
@@ -213,6 +209,8 @@ static void agent_cmd_close(struct agent *a) {
         free(a->protected[i]);
     free(a->protected);
     free(a->todo);
+    free(a->task);
+    free(a->verify);
     agent_tool_unmake(a->tools, a->tool_count);
     agent_context_done(&a->context);
     agent_prices_done(&a->prices);
@@ -246,12 +244,13 @@ static void agent_cmd_report(struct agent *a) {
     if (a->o.json) {
         agent_say_event(
             a, "end",
-            json_pack("{s:s, s:i, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:s, s:s}", "outcome",
+            json_pack("{s:s, s:i, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:s}", "outcome",
                       outcome, "exit_code", (int)a->code, "why", agent_say_string(a->why),
                       "summary", agent_say_string(a->summary), "session", a->session, "requests",
                       (json_int_t)a->iterations, "tokens", (json_int_t)a->tokens, "cost_micro_usd",
                       (json_int_t)a->micro_usd, "denials", denials, "tree", a->last.tree, "verify",
-                      a->o.verify, "output_sha256", a->last.output));
+                      agent_say_string(a->o.verify != NULL ? a->o.verify : ""), "output_sha256",
+                      a->last.output));
         return;
     }
     for (size_t i = 0; i < json_array_size(denials); i++) {
@@ -282,7 +281,9 @@ static int agent_cmd_do(const struct agent_options *o) {
     a->intr = (struct intr)INTR_NONE;
     a->dir = -1;
     a->begun_ms = clock_mono_ms();
-    a->parent = getenv("PINFOLD_SESSION");
+    a->parent = getenv(AGENT_SESSION_ENV);
+    if (a->parent != NULL && !agent_session_ok(a->parent))
+        a->parent = NULL;
     agent_context_init(&a->context, o->context - o->answer);
     if (agent_cmd_open(a, &err) < 0)
         agent_end(a, err.kind == ERR_SYSTEM ? AGENT_UNREACHABLE : AGENT_USAGE, "%s", err.text);
@@ -298,7 +299,9 @@ static int agent_cmd_check(struct agent_options *o, const char *budget, struct e
     o->model_url = agent_cmd_env(o->model_url, "PINFOLD_MODEL_URL");
     o->model = agent_cmd_env(o->model, "PINFOLD_MODEL");
     o->key = agent_cmd_env(NULL, "PINFOLD_MODEL_KEY");
-    if (o->verify == NULL || o->verify[strspn(o->verify, " ")] == '\0')
+    if (o->resume != NULL && o->verify == NULL)
+        ; /* as the session has it */
+    else if (o->verify == NULL || o->verify[strspn(o->verify, " ")] == '\0')
         return err_set(err, ERR_INVALID, 0,
                        "--verify COMMAND is missing: what shows that it is done?");
     if (o->model_url == NULL || o->model == NULL)
@@ -339,8 +342,9 @@ static int agent_cmd_run(int argc, char **argv) {
         {"allow-tests", 0, NULL, OPT_FLAG, &o.allow_tests, 0, 0, "tests may be changed"},
         {"verify-copy", 0, NULL, OPT_FLAG, &o.verify_copy, 0, 0,
          "verify in a copy of the sandbox, with what was installed there"},
-        {"tests-first", 0, NULL, OPT_FLAG, &o.tests_first, 0, 0, "the verifier must fail at first"},
-        {"resume", 0, "ID", OPT_STRING, &o.resume, 0, 0, "take a session up again"},
+        {"tests-first", 0, NULL, OPT_FLAG, &o.tests_first, 0, 0, "it must fail before it passes"},
+        {"resume", 0, "ID", OPT_STRING, &o.resume, 0, 0,
+         "take a session up again: its task, its verifier"},
         {"json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object a line; asks nobody"},
         {0},
     };
@@ -364,7 +368,7 @@ static int agent_cmd_run(int argc, char **argv) {
     }
     if (o.task == NULL && got.rest < left)
         o.task = rest[got.rest++];
-    if (o.task == NULL || got.rest < left) {
+    if ((o.task == NULL && o.resume == NULL) || got.rest < left) {
         say_line("agent: give the task as one argument (see pinfold agent --help)");
         return CLIENT_EXIT_USAGE;
     }

@@ -60,7 +60,7 @@ static int agent_loop_compact(struct agent *a, struct err *err) {
 }
 
 uint64_t agent_loop_left_ms(const struct agent *a) {
-    uint64_t wall = clock_mono_ms() - a->begun_ms;
+    uint64_t wall = a->spent_ms + clock_mono_ms() - a->begun_ms;
     return wall < a->o.wall_ms ? a->o.wall_ms - wall : 0;
 }
 
@@ -115,10 +115,11 @@ static void agent_loop_charge(struct agent *a, const struct model_reply *r) {
         .parent = a->parent,
         .task = a->o.task,
         .workspace = a->project.path,
-        .provider = a->o.protocol != NULL ? a->o.protocol : "auto",
+        .provider = model_provider(a->model),
         .host = r->host,
         .model = a->o.model,
         .prices = a->prices.version,
+        .rules = a->project.files.policy,
         .outcome = failures[r->failure],
         .usage = r->usage,
         .priced = priced,
@@ -194,6 +195,12 @@ static void agent_loop_call(struct agent *a, const struct model_call *call) {
     buf_done(&out);
 }
 
+static void agent_loop_save(struct agent *a) {
+    struct err err;
+    if (agent_session_save(a, &err) < 0)
+        agent_say_line(a, "the session could not be written down: %s", err.text);
+}
+
 /* Every call of a turn gets its answer, also those after the end: a session that is taken up again
  * must be whole. */
 static void agent_loop_calls(struct agent *a, const struct model_message *m) {
@@ -207,6 +214,7 @@ static void agent_loop_calls(struct agent *a, const struct model_message *m) {
             agent_loop_call(a, &m->calls[i]);
         else
             (void)agent_context_add_result(&a->context, m->calls[i].id, "not executed", true, &err);
+        agent_loop_save(a);
     }
 }
 
@@ -258,17 +266,18 @@ static void agent_loop_turn(struct agent *a, unsigned *silent) {
         agent_end(a, AGENT_CONTEXT, "the conversation is too long");
     } else if (reply.message.call_count > 0) {
         *silent = 0;
+        agent_loop_save(a); /* before anything is changed */
         agent_loop_calls(a, &reply.message);
     } else {
         agent_loop_silent(a, &reply, silent);
     }
     model_reply_done(&reply);
-    if (agent_session_save(a, &err) < 0)
-        agent_say_line(a, "%s", err.text);
+    agent_loop_save(a);
 }
 
 void agent_loop(struct agent *a) {
     unsigned silent = 0;
+    agent_loop_save(a);
     while (!a->over && agent_loop_may(a))
         agent_loop_turn(a, &silent);
 }

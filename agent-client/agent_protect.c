@@ -1,4 +1,5 @@
 /* What a model must not change: tests that are there, the verifier, and what steers them. */
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,22 +172,31 @@ static bool agent_protect_is_listed(const struct agent *a, const char *path) {
     return false;
 }
 
+static bool agent_protect_has(const struct agent *a, const char *path) {
+    for (size_t i = 0; i < a->protected_count; i++)
+        if (strcmp(a->protected[i], path) == 0)
+            return true;
+    return false;
+}
+
 int agent_protect(struct agent *a, struct err *err) {
     const struct ws_tree *t = &a->project.tree;
-    a->protected = calloc(t->count + 1, sizeof(char *));
-    if (a->protected == NULL)
-        return err_set(err, ERR_SYSTEM, 0, "out of memory");
+    char **more = reallocarray(a->protected, a->protected_count + t->count + 1, sizeof(char *));
+    if (more == NULL)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "out of memory");
+    a->protected = more;
     for (size_t i = 0; i < t->count; i++) {
         const struct ws_entry *e = &t->entries[i];
         const char *path = e->path;
         bool own = !a->o.allow_tests && (agent_protect_is_test(path, e->type == WS_LINK) ||
                                          agent_protect_is_named(a->o.verify, path) ||
                                          agent_protect_is_steering(a->o.verify, path));
-        if (e->type == WS_DIR || e->withheld || !(own || agent_protect_is_listed(a, path)))
+        if (e->type == WS_DIR || e->withheld || !(own || agent_protect_is_listed(a, path)) ||
+            agent_protect_has(a, path))
             continue;
         a->protected[a->protected_count] = strdup(path);
         if (a->protected[a->protected_count] == NULL)
-            return err_set(err, ERR_SYSTEM, 0, "out of memory");
+            return err_set(err, ERR_SYSTEM, ENOMEM, "out of memory");
         a->protected_count++;
     }
     return 0;

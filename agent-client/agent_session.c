@@ -1,5 +1,6 @@
 /* What a session needs to be taken up again after a crash: the conversation, what was noted, what
- * it has cost. Written whole after every turn. */
+ * it has cost, and what held at its start (the verifier's verdict, the files that are protected):
+ * taken anew, it would be that of a workspace that the model has changed already. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sodium.h>
@@ -10,19 +11,77 @@
 #include <unistd.h>
 
 #include "agent.h"
+#include "clock.h"
 #include "fd.h"
 
 #define AGENT_SESSION_MAX ((size_t)256 * 1024 * 1024)
-#define AGENT_SESSION_VERSION 1
+#define AGENT_SESSION_VERSION 2
 
 static void agent_session_name(const char *session, char name[AGENT_SESSION_SIZE + 8]) {
     snprintf(name, AGENT_SESSION_SIZE + 8, "%s.json", session);
 }
 
-static bool agent_session_ok(const char *id) {
+bool agent_session_ok(const char *id) {
     size_t n = strlen(id);
     return n > 3 && n < AGENT_SESSION_SIZE && strncmp(id, "ag_", 3) == 0 &&
            id[strspn(id, "abcdefghijklmnopqrstuvwxyz0123456789_")] == '\0';
+}
+
+static json_t *agent_session_verdict(const struct agent_verdict *v) {
+    return json_pack("{s:b, s:b, s:b, s:I, s:I, s:I}", "ran", (int)v->ran, "pass", (int)v->pass,
+                     "counted", (int)v->counted, "passed", (json_int_t)v->passed, "failed",
+                     (json_int_t)v->failed, "skipped", (json_int_t)v->skipped);
+}
+
+static uint64_t agent_session_number(const json_t *object, const char *key) {
+    json_int_t n = json_integer_value(json_object_get(object, key));
+    return n > 0 ? (uint64_t)n : 0;
+}
+
+static json_t *agent_session_protected(const struct agent *a) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < a->protected_count; i++)
+        json_array_append_new(list, json_string(a->protected[i]));
+    return list;
+}
+
+static char *agent_session_text(const json_t *root, const char *key) {
+    const char *text = json_string_value(json_object_get(root, key));
+    return text != NULL ? strdup(text) : NULL;
+}
+
+/* Everything but the conversation. */
+static int agent_session_take(struct agent *a, const json_t *root, struct err *err) {
+    const json_t *b = json_object_get(root, "baseline"), *list = json_object_get(root, "protected");
+    a->baseline = (struct agent_verdict){.ran = json_is_true(json_object_get(b, "ran")),
+                                         .pass = json_is_true(json_object_get(b, "pass")),
+                                         .counted = json_is_true(json_object_get(b, "counted")),
+                                         .passed = agent_session_number(b, "passed"),
+                                         .failed = agent_session_number(b, "failed"),
+                                         .skipped = agent_session_number(b, "skipped")};
+    a->micro_usd = agent_session_number(root, "micro_usd");
+    a->tokens = agent_session_number(root, "tokens");
+    a->iterations = agent_session_number(root, "requests");
+    a->changes = (size_t)agent_session_number(root, "changes");
+    a->spent_ms = agent_session_number(root, "wall_ms");
+    a->red = json_is_true(json_object_get(root, "red"));
+    a->priceless = json_is_true(json_object_get(root, "priceless"));
+    a->todo = agent_session_text(root, "todo");
+    a->task = agent_session_text(root, "task");
+    a->verify = agent_session_text(root, "verify");
+    a->protected = calloc(json_array_size(list) + 1, sizeof(char *));
+    if (a->task == NULL || a->verify == NULL || a->protected == NULL)
+        return err_set(err, ERR_INVALID, 0, "the session %s is not understood", a->session);
+    a->o.task = a->o.task != NULL ? a->o.task : a->task;
+    a->o.verify = a->o.verify != NULL ? a->o.verify : a->verify;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *path = json_string_value(json_array_get(list, i));
+        char *copy = path != NULL ? strdup(path) : NULL;
+        if (copy == NULL)
+            return err_set(err, ERR_INVALID, 0, "the session %s is not understood", a->session);
+        a->protected[a->protected_count++] = copy;
+    }
+    return 0;
 }
 
 static int agent_session_load(struct agent *a, struct err *err) {
@@ -38,7 +97,6 @@ static int agent_session_load(struct agent *a, struct err *err) {
         rc == 0 ? json_loadb(text.data != NULL ? text.data : "", text.len, 0, NULL) : NULL;
     const char *workspace = json_string_value(json_object_get(root, "workspace"));
     const char *policy = json_string_value(json_object_get(root, "rules"));
-    const char *todo = json_string_value(json_object_get(root, "todo"));
     if (rc == 0 && (workspace == NULL || policy == NULL ||
                     json_integer_value(json_object_get(root, "version")) != AGENT_SESSION_VERSION))
         rc = err_set(err, ERR_INVALID, 0, "the session %s is not understood", a->session);
@@ -52,11 +110,14 @@ static int agent_session_load(struct agent *a, struct err *err) {
                      a->session);
     if (rc == 0)
         rc = agent_context_load(&a->context, json_object_get(root, "messages"), err);
-    if (rc == 0) {
-        a->micro_usd = (uint64_t)json_integer_value(json_object_get(root, "micro_usd"));
-        a->tokens = (uint64_t)json_integer_value(json_object_get(root, "tokens"));
-        a->todo = todo != NULL ? strdup(todo) : NULL;
-    }
+    if (rc == 0)
+        rc =
+            agent_context_complete(&a->context,
+                                   "not known: the session was interrupted in this call, or before "
+                                   "it. Look at the files before you do it again.",
+                                   err);
+    if (rc == 0)
+        rc = agent_session_take(a, root, err);
     json_decref(root);
     buf_done(&text);
     return rc;
@@ -64,11 +125,15 @@ static int agent_session_load(struct agent *a, struct err *err) {
 
 int agent_session_save(struct agent *a, struct err *err) {
     char name[AGENT_SESSION_SIZE + 8];
-    json_t *root = json_pack("{s:i, s:s, s:s, s:s, s:s, s:s?, s:I, s:I, s:o}", "version",
-                             AGENT_SESSION_VERSION, "workspace", a->project.path, "rules",
-                             a->project.files.policy, "task", a->o.task, "verify", a->o.verify,
-                             "todo", a->todo, "micro_usd", (json_int_t)a->micro_usd, "tokens",
-                             (json_int_t)a->tokens, "messages", agent_context_save(&a->context));
+    json_t *root = json_pack(
+        "{s:i, s:s, s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o}",
+        "version", AGENT_SESSION_VERSION, "workspace", a->project.path, "rules",
+        a->project.files.policy, "task", a->o.task, "verify", a->o.verify, "todo", a->todo,
+        "micro_usd", (json_int_t)a->micro_usd, "tokens", (json_int_t)a->tokens, "requests",
+        (json_int_t)a->iterations, "changes", (json_int_t)a->changes, "wall_ms",
+        (json_int_t)(a->spent_ms + clock_mono_ms() - a->begun_ms), "red", (int)a->red, "priceless",
+        (int)a->priceless, "baseline", agent_session_verdict(&a->baseline), "protected",
+        agent_session_protected(a), "messages", agent_context_save(&a->context));
     char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (text == NULL)

@@ -9,10 +9,11 @@
 #include "fd.h"
 #include "verify.h"
 
+#define AGENT_VERIFY_UNPROVEN 2u /* such passes end it */
 #define AGENT_VERIFY_SHOW ((size_t)8 * 1024)
 #define AGENT_VERIFY_FAILURES 15u
+#define AGENT_VERIFY_SPARE_MS ((uint64_t)10 * 60 * 1000) /* beside the command: to send files */
 #define AGENT_VERIFY_LOG "verify.log"
-#define AGENT_VERIFY_SPARE_MS ((uint64_t)10 * 60 * 1000) /* to send the files */
 
 /* What the output says about tests: counts, and each failure. */
 static void agent_verify_read(struct agent *a, const struct agent_outcome *o,
@@ -116,7 +117,8 @@ static int agent_verify_apart(struct agent *a, struct agent_outcome *o, struct e
     struct err later;
     bool synced = p->synced;
     if (a->o.verify_copy) {
-        if (project_box(p, err) < 0 || project_box_fork(p, other, err) < 0)
+        if (project_box(p, err) < 0 ||
+            project_box_fork(p, a->o.step_ms + AGENT_VERIFY_SPARE_MS, other, err) < 0)
             return -1;
     } else if (project_box_fresh(p, a->o.step_ms + AGENT_VERIFY_SPARE_MS, other, err) < 0) {
         return -1;
@@ -128,7 +130,9 @@ static int agent_verify_apart(struct agent *a, struct agent_outcome *o, struct e
         rc = agent_run_command(a, a->o.verify, NULL, o, err);
     memcpy(p->sandbox, own, sizeof(own));
     p->synced = synced;
-    (void)project_box_delete(p, other, &later); /* it ends by itself when idle */
+    a->cleaning = true;
+    (void)project_box_delete(p, other, &later); /* else its time ends it */
+    a->cleaning = false;
     return rc;
 }
 
@@ -164,6 +168,27 @@ int agent_verify(struct agent *a, struct agent_verdict *v, struct buf *report, s
     return rc;
 }
 
+void agent_verify_colour(struct agent *a, struct agent_verdict *v) {
+    struct err err;
+    if (!a->o.tests_first)
+        return;
+    /* Failing tests; not a program that is missing, nor a limit. */
+    bool red = !v->pass && strcmp(v->cause, "exit") == 0 && v->exit_code > 0 &&
+               v->exit_code < 126 && (!v->counted || v->failed > 0);
+    if (red && !a->red) {
+        /* From now on they stay as they are: red must become green by the code. */
+        a->red = agent_protect(a, &err) == 0;
+    } else if (v->pass && !a->red) {
+        v->pass = false;
+        snprintf(v->why, sizeof(v->why),
+                 "it passes, but has not failed before: with --tests-first, write tests that fail "
+                 "and call `done` before you write what they test");
+        if (++a->unproven >= AGENT_VERIFY_UNPROVEN)
+            agent_end(a, AGENT_NOT_VERIFIED,
+                      "--tests-first: the verifier never failed, so it shows nothing");
+    }
+}
+
 bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out) {
     const char *summary = json_string_value(json_object_get(arguments, "summary"));
     struct err err;
@@ -176,6 +201,7 @@ bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out
             agent_end(a, AGENT_UNREACHABLE, "%s", err.text);
         return true;
     }
+    agent_verify_colour(a, &a->last);
     agent_say_event(a, "verify",
                     json_pack("{s:o, s:b, s:s, s:s, s:o, s:i, s:o}", "command",
                               agent_say_string(a->o.verify), "pass", (int)a->last.pass, "tree",

@@ -1,4 +1,5 @@
 /* `pinfold journal`: what asking models has cost. */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -22,6 +23,7 @@
 
 struct journal_group {
     char key[200];
+    char parent[200]; /* by session: the one that started it; "" = nobody */
     uint64_t requests, input, cached, output, micro_usd, unpriced;
 };
 
@@ -57,6 +59,9 @@ static struct journal_group *journal_group(struct journal *j, const json_t *line
     struct journal_group *g = &j->groups[j->count++];
     memset(g, 0, sizeof(*g));
     memcpy(g->key, key, sizeof(g->key));
+    text = json_string_value(json_object_get(line, "parent"));
+    if (text != NULL && strcmp(j->by, "session") == 0)
+        snprintf(g->parent, sizeof(g->parent), "%.199s", text);
     return g;
 }
 
@@ -86,32 +91,75 @@ static bool journal_line(void *arg, const json_t *line) {
     return true;
 }
 
-static void journal_print(const struct journal *j) {
-    struct table_row *rows = calloc(j->count + 1, sizeof(*rows));
-    char(*cells)[5][48] = calloc(j->count + 1, sizeof(*cells));
-    if (rows == NULL || cells == NULL) {
-        free(rows);
-        free(cells);
-        return;
-    }
-    rows[0] = (struct table_row){{strcmp(j->by, "day") == 0     ? "DAY"
-                                  : strcmp(j->by, "model") == 0 ? "MODEL"
-                                                                : "BY",
-                                  "REQUESTS", "INPUT", "CACHED", "OUTPUT", "USD"}};
-    for (size_t i = 0; i < j->count; i++) {
+#define JOURNAL_DEPTH_MAX 16u
+
+/* The table's rows as they are built. */
+struct journal_table {
+    const struct journal *j;
+    struct table_row *rows;
+    char (*cells)[6][224];
+    bool *done;
+    size_t count;
+};
+
+static void journal_row(struct journal_table *t, size_t group, size_t depth) {
+    const struct journal_group *g = &t->j->groups[group];
+    const uint64_t numbers[] = {g->requests, g->input, g->cached, g->output};
+    char(*cell)[224] = t->cells[t->count - 1];
+    snprintf(cell[0], sizeof(cell[0]), "%*s%s", (int)(2 * depth), "", g->key);
+    for (size_t k = 0; k < 4; k++)
+        snprintf(cell[k + 1], sizeof(cell[k + 1]), "%" PRIu64, numbers[k]);
+    snprintf(cell[5], sizeof(cell[5]), "%" PRIu64 ".%06" PRIu64 "%s", g->micro_usd / 1000000,
+             g->micro_usd % 1000000, g->unpriced > 0 ? " and what has no price" : "");
+    t->rows[t->count++] =
+        (struct table_row){{cell[0], cell[1], cell[2], cell[3], cell[4], cell[5]}};
+    t->done[group] = true;
+}
+
+static bool journal_known(const struct journal *j, const char *key) {
+    for (size_t i = 0; i < j->count; i++)
+        if (strcmp(j->groups[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+/* Those below `parent` ("" = of nobody that is known), each with those below it. A circle is not
+ * reached, and comes at the end. */
+static void journal_below(struct journal_table *t, const char *parent, size_t depth) {
+    const struct journal *j = t->j;
+    for (size_t i = 0; i < j->count && depth < JOURNAL_DEPTH_MAX; i++) {
         const struct journal_group *g = &j->groups[i];
-        const uint64_t numbers[] = {g->requests, g->input, g->cached, g->output};
-        for (size_t k = 0; k < 4; k++)
-            snprintf(cells[i][k], sizeof(cells[i][k]), "%" PRIu64, numbers[k]);
-        snprintf(cells[i][4], sizeof(cells[i][4]), "%" PRIu64 ".%06" PRIu64 "%s",
-                 g->micro_usd / 1000000, g->micro_usd % 1000000,
-                 g->unpriced > 0 ? " and what has no price" : "");
-        rows[i + 1] = (struct table_row){
-            {g->key, cells[i][0], cells[i][1], cells[i][2], cells[i][3], cells[i][4]}};
+        bool top = parent[0] == '\0' && (g->parent[0] == '\0' || !journal_known(j, g->parent));
+        if (t->done[i] || !(top || (parent[0] != '\0' && strcmp(g->parent, parent) == 0)))
+            continue;
+        journal_row(t, i, depth);
+        if (strcmp(j->by, "session") == 0)
+            journal_below(t, g->key, depth + 1);
     }
-    table_print(stdout, rows, j->count + 1, 6);
-    free(rows);
-    free(cells);
+}
+
+static void journal_print(const struct journal *j) {
+    struct journal_table t = {.j = j,
+                              .rows = calloc(j->count + 1, sizeof(*t.rows)),
+                              .cells = calloc(j->count + 1, sizeof(*t.cells)),
+                              .done = calloc(j->count + 1, sizeof(*t.done)),
+                              .count = 1};
+    char head[32];
+    size_t n = 0;
+    for (; n < sizeof(head) - 1 && j->by[n] != '\0'; n++)
+        head[n] = (char)toupper((unsigned char)j->by[n]);
+    head[n] = '\0';
+    if (t.rows != NULL && t.cells != NULL && t.done != NULL) {
+        t.rows[0] = (struct table_row){{head, "REQUESTS", "INPUT", "CACHED", "OUTPUT", "USD"}};
+        journal_below(&t, "", 0);
+        for (size_t i = 0; i < j->count; i++)
+            if (!t.done[i])
+                journal_row(&t, i, 0);
+        table_print(stdout, t.rows, t.count, 6);
+    }
+    free(t.rows);
+    free(t.cells);
+    free(t.done);
 }
 
 static int journal_do(struct journal *j) {
@@ -154,7 +202,9 @@ static int journal_run(int argc, char **argv) {
                  "changed\n"
                  "or is missing is reported (exit code 1). Local models cost nothing; a model "
                  "without a\n"
-                 "price is named as such.\n\n"
+                 "price is named as such. By session, those that an agent started inside its own "
+                 "stand below\n"
+                 "it.\n\n"
                  "Example:\n"
                  "  pinfold journal --by model",
         .table = table,

@@ -110,8 +110,10 @@ int project_box(struct project *p, struct err *err);
 /* Another sandbox as a new workspace would get it, which ends by itself after `ms`: its id. */
 int project_box_fresh(struct project *p, uint64_t ms, char id[PROJECT_SANDBOX_MAX],
                       struct err *err);
-/* A copy of the sandbox, without its processes: its id. */
-int project_box_fork(struct project *p, char id[PROJECT_SANDBOX_MAX], struct err *err);
+/* A copy of the sandbox, without its processes: its id. It ends after `ttl_ms`, whatever becomes of
+ * us. */
+int project_box_fork(struct project *p, uint64_t ttl_ms, char id[PROJECT_SANDBOX_MAX],
+                     struct err *err);
 int project_box_delete(struct project *p, const char *id, struct err *err);
 /* Removes it from the server and forgets it. */
 int project_box_drop(struct project *p, struct err *err);

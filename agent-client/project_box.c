@@ -88,7 +88,20 @@ int project_box(struct project *p, struct err *err) {
     return project_box_make(p, err);
 }
 
-int project_box_fork(struct project *p, char id[PROJECT_SANDBOX_MAX], struct err *err) {
+static int project_box_ttl(struct project *p, const char *id, uint64_t ttl_ms, struct err *err) {
+    char path[160];
+    json_int_t ttl =
+        ttl_ms < (uint64_t)PROJECT_BOX_TTL_MS ? (json_int_t)ttl_ms : PROJECT_BOX_TTL_MS;
+    if (sandbox_api_path(path, sizeof(path), id, "/ttl", err) < 0)
+        return -1;
+    json_t *answer =
+        sandbox_api_call(p->rest, "POST", path, json_pack("{s:I}", "ttl_ms", ttl), err);
+    json_decref(answer);
+    return answer == NULL ? -1 : 0;
+}
+
+int project_box_fork(struct project *p, uint64_t ttl_ms, char id[PROJECT_SANDBOX_MAX],
+                     struct err *err) {
     char path[160];
     if (sandbox_api_path(path, sizeof(path), p->sandbox, "/fork", err) < 0)
         return -1;
@@ -99,6 +112,8 @@ int project_box_fork(struct project *p, char id[PROJECT_SANDBOX_MAX], struct err
     if (rc == 0 && (text == NULL || strlen(text) >= PROJECT_SANDBOX_MAX ||
                     sandbox_api_check(text, "a sandbox", err) < 0))
         rc = err_set(err, ERR_PROTOCOL, 0, "the server's answer names no copy of the sandbox");
+    if (rc == 0)
+        rc = project_box_ttl(p, text, ttl_ms, err);
     if (rc == 0)
         memcpy(id, text, strlen(text) + 1);
     json_decref(answer);

@@ -255,3 +255,15 @@ int agent_context_load(struct agent_context *c, const json_t *saved, struct err 
     }
     return 0;
 }
+
+int agent_context_complete(struct agent_context *c, const char *text, struct err *err) {
+    size_t at = c->count;
+    while (at > 0 && c->messages[at - 1].role == MODEL_TOOL)
+        at--;
+    if (at == 0 || c->messages[at - 1].role != MODEL_ASSISTANT)
+        return 0;
+    for (size_t i = c->count - at; i < c->messages[at - 1].call_count; i++)
+        if (agent_context_add_result(c, c->messages[at - 1].calls[i].id, text, true, err) < 0)
+            return -1;
+    return 0;
+}

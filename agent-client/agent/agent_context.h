@@ -43,4 +43,6 @@ int agent_context_compact(struct agent_context *c, const char *note, struct err 
 
 /* As JSON, for a session that is taken up again. */
 json_t *agent_context_save(const struct agent_context *c);
+/* Answers the calls of the last turn that have no result: whoever was to execute them died. */
+int agent_context_complete(struct agent_context *c, const char *text, struct err *err);
 int agent_context_load(struct agent_context *c, const json_t *saved, struct err *err);

@@ -138,11 +138,11 @@ static json_t *agent_ledger_object(const struct agent_ledger_entry *e, const cha
                         "output", (json_int_t)u->output, "reasoning", (json_int_t)u->reasoning)
             : json_null();
     return json_pack(
-        "{s:s, s:I, s:I, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:o, s:o}", "prev",
-        prev, "time_ms", (json_int_t)e->when_ms, "duration_ms", (json_int_t)e->duration_ms,
+        "{s:s, s:I, s:I, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:s?, s:o, s:o}",
+        "prev", prev, "time_ms", (json_int_t)e->when_ms, "duration_ms", (json_int_t)e->duration_ms,
         "session", e->session, "parent", e->parent, "task", e->task, "workspace", e->workspace,
-        "provider", e->provider, "host", e->host, "model", e->model, "prices", e->prices, "outcome",
-        e->outcome, "tokens", tokens, "cost_micro_usd",
+        "provider", e->provider, "host", e->host, "model", e->model, "prices", e->prices, "rules",
+        e->rules, "outcome", e->outcome, "tokens", tokens, "cost_micro_usd",
         e->priced ? json_integer((json_int_t)e->micro_usd) : json_null());
 }
 

@@ -33,6 +33,7 @@ struct agent_ledger_entry {
     uint64_t when_ms, duration_ms;
     const char *session, *parent; /* of a nested run; NULL = none */
     const char *task, *workspace, *provider, *host, *model, *prices;
+    const char *rules;   /* digest of the permissions that held */
     const char *outcome; /* "ok" or the failure */
     struct model_usage usage;
     bool priced;

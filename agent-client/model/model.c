@@ -121,6 +121,10 @@ struct model *model_new(const struct model_options *o, struct err *err) {
     return m;
 }
 
+const char *model_provider(const struct model *m) {
+    return m->protocol == MODEL_ANTHROPIC ? "anthropic" : "openai";
+}
+
 void model_free(struct model *m) {
     if (m == NULL)
         return;

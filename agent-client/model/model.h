@@ -128,6 +128,8 @@ struct model;
 /* Copies what it needs of the options. ERR_INVALID: the URL or the name is none; with local_only, a
  * host that is neither "localhost" nor a loopback address. */
 struct model *model_new(const struct model_options *options, struct err *err);
+/* "openai" or "anthropic": the protocol that is spoken. */
+const char *model_provider(const struct model *m);
 void model_free(struct model *m); /* wipes the key; NULL allowed */
 
 /* Asks. 0: *reply is an answer. -1: *err is one sentence, reply->failure says which kind, and

@@ -137,13 +137,31 @@ def _(pair):
             check.true(not verdict["pass"] and word in verdict["why"], verdict)
 
 
-@test("with --tests-first the verifier must fail at first")
+@test("with --tests-first a pass counts only after a failure, and failing tests stay as they are")
 def _(pair):
-    with Workspace(pair) as w, ModelServer([]) as model:
+    more = "import unittest\nfrom sums import twice\n\n\nclass Twice(unittest.TestCase):\n" \
+           "    def test_twice(self):\n        self.assertEqual(twice(2), 4)\n"
+    steps = [
+        {"calls": [("done", {"summary": "nothing to do"})]},
+        {"calls": [("write", {"path": "test_twice.py", "content": more})]},
+        {"calls": [("done", {"summary": "red"})]},
+        {"calls": [("write", {"path": "test_twice.py", "content": "pass\n"})]},
+        {"calls": [("write", {"path": "sums.py", "content": GOOD + "\n\ndef twice(a):\n    return a + a\n"})]},
+        {"calls": [("done", {"summary": "green"})]},
+    ]
+    with Workspace(pair) as w, ModelServer(steps) as model:
+        w.write("sums.py", GOOD)
+        w.write("test_sums.py", TESTS)
+        done, events = w.agent(model, "t", VERIFY, "--tests-first")
+        outcome(done, events, 0, "verified")
+        told = results(model.requests[-1]["body"]["messages"])
+        check.true("has not failed before" in told[0], told[0])
+        check.true("write-protected" in told[3], told[3])
+    with Workspace(pair) as w, ModelServer([{"calls": [("done", {"summary": str(i)})]}
+                                            for i in range(3)]) as model:
         w.write("a", "1")
         done, events = w.agent(model, "t", "true", "--tests-first")
         outcome(done, events, 1, "not_verified")
-        check.equal(model.requests, [], "requests to the model")
 
 
 @test("the same action with the same outcome three times in a row is stuck")
@@ -296,6 +314,89 @@ def _(pair):
         done, events = w.agent(m, "t", "true", "--resume", session)
         outcome(done, events, 0, "verified")
         check.true(len(m.requests[-1]["body"]["messages"]) > 2, "the conversation is gone")
+
+
+def session_of(w):
+    (name,) = [one for one in os.listdir(os.path.join(w.home, state_of(w), "agent"))
+               if one.startswith("ag_") and one.endswith(".json")]
+    return name[:-len(".json")]
+
+
+def state_of(w):
+    base = os.path.join(w.home, ".local/state/pinfold/workspaces")
+    return os.path.join(base, os.listdir(base)[0])
+
+
+@test("killed in the middle of a turn it is taken up again, with what held at its start", deadline=60)
+def _(pair):
+    steps = [
+        {"calls": [("write", {"path": "new_test.py", "content": TESTS}),
+                   ("run", {"command": "sleep 1000"}), ("list", {})]},
+        {"calls": [("write", {"path": "test_sums.py", "content": "pass\n"})]},
+        {"calls": [("done", {"summary": "x"})]},
+    ]
+    with Workspace(pair) as w, ModelServer(steps) as m:
+        w.write("sums.py", GOOD)
+        w.write("test_sums.py", TESTS)
+        child = subprocess.Popen(
+            [harness.program("pinfold"), "agent", "the task", "--verify", VERIFY, "--model-url",
+             m.url, "--model", "scripted", "--rules", w.rules, "--json"],
+            cwd=w.path, env=w.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, start_new_session=True)
+        for line in child.stdout:
+            if json.loads(line).get("tool") == "run":
+                break
+        child.kill()
+        child.wait(10)
+        check.true("new_test.py" in w.tree(), "what was written before")
+        done = w.pinfold("agent", "--resume", session_of(w), "--model-url", m.url, "--model",
+                         "scripted", "--rules", w.rules, "--json", timeout=60)
+        events = [json.loads(line) for line in done.stdout.splitlines()]
+        outcome(done, events, 0, "verified")
+        last = m.requests[-1]["body"]["messages"]
+        told = results(last)
+        check.true("the task" in last[1]["content"], "the task is gone")
+        check.true("made new_test.py" in told[0] and "interrupted" in told[1] and
+                   "interrupted" in told[2], told)
+        check.true("write-protected" in told[3], told[3])
+
+
+@test("nested agents hang under their parent, in the journal of costs")
+def _(pair):
+    with Workspace(pair) as w, ModelServer([{"calls": [("done", {"summary": "x"})]}] * 3) as m:
+        parent = end(w.agent(m, "t", "true")[1])["session"]
+        child = end(w.agent(m, "t", "true", PINFOLD_SESSION=parent)[1])["session"]
+        odd = end(w.agent(m, "t", "true", PINFOLD_SESSION="no id" * 9000)[1])
+        check.equal(odd["outcome"], "verified", "with a parent that is none")
+        lines = [json.loads(one) for one in w.pinfold("journal", "--json").stdout.splitlines()]
+        check.equal([(one["session"], one["parent"]) for one in lines[:2]],
+                    [(parent, None), (child, parent)], "parents")
+        check.equal(lines[2]["parent"], None, "a parent that is none")
+        for one in lines:
+            check.equal((one["provider"], len(one["rules"])), ("openai", 64), "fields")
+            check.true(one["duration_ms"] >= 0 and one["task"] == "t", one)
+        shown = w.pinfold("journal", "--by", "session").stdout.splitlines()
+        check.true(shown[1].startswith(parent), shown)
+        check.true(shown[2].startswith("  " + child), shown)
+
+
+@test("Ctrl-C while the verifier runs leaves no copy of the sandbox behind")
+def _(pair):
+    with Workspace(pair) as w, ModelServer([]) as m:
+        w.write("a", "1")
+        child = subprocess.Popen(
+            [harness.program("pinfold"), "agent", "t", "--verify", "sleep 1000", "--model-url",
+             m.url, "--model", "scripted", "--rules", w.rules, "--json"],
+            cwd=w.path, env=w.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True)
+        there = lambda: pair.client.get("/v1/sandboxes").json()["sandboxes"]
+        running = lambda: [one for box_ in there() for one in box.rows(pair.client.get(
+            "/v1/sandboxes/%s/exec" % box_["id"]).json()) if one["state"] == "running"]
+        check.eventually(running, 10, "the verifier runs")
+        check.equal(len(there()), 2, "the sandbox and its copy")
+        child.send_signal(signal.SIGINT)
+        check.equal(child.wait(10), 130, "exit code")
+        check.equal(len([one for one in there() if one["state"] != "gone"]), 1, "sandboxes")
 
 
 @test("what it costs is written down, chained, and summed up")

@@ -148,6 +148,32 @@ static void test_stuck(void **state) {
     assert_false(agent_stuck_failing(&s, ""));
 }
 
+static void test_calls_without_a_result_get_one(void **state) {
+    (void)state;
+    struct agent_context c;
+    struct err err;
+    fill(&c, 100000, 1, 10);
+    unit_works(agent_context_complete(&c, "lost", &err), err);
+    assert_int_equal(c.count, 4); /* nothing was missing */
+    struct model_message m = {.role = MODEL_ASSISTANT, .call_count = 3};
+    m.calls = calloc(3, sizeof(*m.calls));
+    for (int i = 0; i < 3; i++)
+        m.calls[i] = (struct model_call){.id = strdup(i == 0   ? "a"
+                                                      : i == 1 ? "b"
+                                                               : "c"),
+                                         .name = strdup("read"),
+                                         .arguments = strdup("{}")};
+    unit_works(agent_context_add(&c, &m, &err), err);
+    unit_works(agent_context_add_result(&c, "a", "done", false, &err), err);
+    unit_works(agent_context_complete(&c, "lost", &err), err);
+    assert_int_equal(c.count, 8);
+    assert_string_equal(c.messages[5].text, "done");
+    assert_string_equal(c.messages[6].call_id, "b");
+    assert_string_equal(c.messages[7].call_id, "c");
+    assert_string_equal(c.messages[7].text, "lost");
+    agent_context_done(&c);
+}
+
 static void plain(const char *text, const char *want) {
     struct buf out;
     struct err err;
@@ -188,6 +214,7 @@ int main(void) {
         cmocka_unit_test(test_texts_are_bounded_in_the_middle),
         cmocka_unit_test(test_plain_is_what_a_terminal_shows_at_the_end),
         cmocka_unit_test(test_binary_is_told_from_text),
+        cmocka_unit_test(test_calls_without_a_result_get_one),
         cmocka_unit_test(test_stuck),
     };
     return cmocka_run_group_tests_name("agent_context", tests, NULL, NULL);
