@@ -257,7 +257,7 @@ static struct accounts_token *accounts_add_token(struct accounts *a,
     t->all = a;
     t->cpu_held_ms = 0;
     t->hash_next = t->id_next = t->next = t->prev = NULL;
-    t->revoked = false;
+    t->revoked = user->disabled || user->deleted || (parent != NULL && parent->revoked);
     accounts_link_token(a, t);
     return t;
 }

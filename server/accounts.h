@@ -134,7 +134,8 @@ void accounts_begin(struct accounts *a);
 struct accounts_user *accounts_put_user(struct accounts *a, const struct accounts_user *row,
                                         struct err *err);
 /* Who owns it (`user`) and who made it (`parent`, NULL = nobody) must have been put before. `row`
- * is copied but for user, parent, depth, use and counts. -> borrowed, or NULL. */
+ * is copied but for user, parent, depth, use and counts; a new one of somebody who is disabled, or
+ * below one that is revoked, is `revoked` from the start. -> borrowed, or NULL. */
 struct accounts_token *accounts_put_token(struct accounts *a, const struct accounts_token *row,
                                           const char *user, const char *parent, struct err *err);
 /* Both work out `revoked` of all of them. -> how many have become so, and when the next one expires

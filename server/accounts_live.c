@@ -23,20 +23,25 @@
 static void accounts_live_timer(void *arg);
 static int accounts_live_load(struct accounts_live *l, struct err *err);
 
-/* Tells of tokens that are not valid any more (or may not be), and waits for the next to expire. */
-static void accounts_live_marked(struct accounts_live *l, bool tell, uint64_t next_ms) {
+/* Waits for the next one to expire, unless it does so for one that comes before. */
+static void accounts_live_expect(struct accounts_live *l, uint64_t next_ms) {
     uint64_t now = clock_real_ms();
     uint64_t wait = next_ms <= now ? 0 : next_ms - now;
-    if (tell && l->revoked != NULL)
-        l->revoked(l->arg);
-    if (next_ms == ACCOUNTS_NEVER) {
-        loop_timer_stop(l->loop, &l->expiry);
+    if (next_ms == ACCOUNTS_NEVER)
         return;
-    }
     if (wait > ACCOUNTS_LIVE_LOOK_MS)
         wait = ACCOUNTS_LIVE_LOOK_MS;
-    loop_timer_at(l->loop, &l->expiry, clock_mono_ns() + wait * CLOCK_NS_PER_MS,
-                  accounts_live_timer, l, NULL);
+    uint64_t due = clock_mono_ns() + wait * CLOCK_NS_PER_MS;
+    if (l->expiry.slot == 0 || l->expiry.due_ns > due)
+        loop_timer_at(l->loop, &l->expiry, due, accounts_live_timer, l, NULL);
+}
+
+/* Tells of tokens that are not valid any more (or may not be), and waits for the next to expire. */
+static void accounts_live_marked(struct accounts_live *l, bool tell, uint64_t next_ms) {
+    if (tell && l->revoked != NULL)
+        l->revoked(l->arg);
+    loop_timer_stop(l->loop, &l->expiry);
+    accounts_live_expect(l, next_ms);
 }
 
 static void accounts_live_timer(void *arg) {
@@ -128,6 +133,12 @@ void accounts_live_written(struct accounts_live *l) {
     accounts_live_wait(l);
     accounts_mark(l->accounts, clock_real_ms(), &next_ms);
     accounts_live_marked(l, true, next_ms);
+}
+
+void accounts_live_added(struct accounts_live *l, const struct accounts_token *t) {
+    accounts_live_wait(l);
+    if (t != NULL)
+        accounts_live_expect(l, t->expires_ms);
 }
 
 /* A file that is replaced has another inode, and the watch is on the inode. The file is made by an

@@ -36,5 +36,8 @@ void accounts_live_stop(struct accounts_live *l);
 /* Users or tokens were changed, in the table and in the store, within this round: works out who may
  * go on, and takes it back should the store not keep it. */
 void accounts_live_written(struct accounts_live *l);
+/* Likewise, but all that was done is that a user (NULL), or this token, was added: agents add many
+ * tokens, and nobody has to be looked at for that. */
+void accounts_live_added(struct accounts_live *l, const struct accounts_token *t);
 /* Reads now what has changed. */
 int accounts_live_read(struct accounts_live *l, struct err *err);

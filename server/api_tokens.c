@@ -103,7 +103,7 @@ static void api_tokens_add(struct server *s, struct http_req *req, const struct 
         api_users_not_stored(s, req, &err);
     } else {
         api_tokens_reply(req, t, text);
-        accounts_live_written(&s->accounts);
+        accounts_live_added(&s->accounts, t);
     }
     token_wipe(text, sizeof(text));
 }

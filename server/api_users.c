@@ -109,7 +109,7 @@ void api_users_create(struct server *s, struct http_req *req, const struct route
     }
     http_add_header(req, "Location", "/v1/users/%s", u->name);
     api_users_reply(req, 201, u);
-    accounts_live_written(&s->accounts);
+    accounts_live_added(&s->accounts, NULL);
 }
 
 /* A change to a copy, which is then stored and put. NULL: an error was answered. Else the caller

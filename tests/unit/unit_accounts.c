@@ -156,6 +156,9 @@ static void test_revoking_a_parent(void **state) {
     assert_true(child->revoked);
     assert_true(grandchild->revoked);
     assert_false(other->revoked);
+    /* New ones below it need no look at all of them. */
+    assert_true(put('e', "ann", child->id)->revoked);
+    assert_false(put('f', "ann", top->id)->revoked);
     assert_null(check('c', NOW));
     assert_non_null(check('a', NOW));
     assert_int_equal(accounts_mark(a, NOW, &next_ms), 0);
