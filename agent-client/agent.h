@@ -96,6 +96,7 @@ struct agent {
     bool red;            /* the verifier has failed, with the tests that are protected */
     unsigned unproven;   /* passes that came before any failure, with --tests-first */
     char *task, *verify; /* of a session that is taken up again; owned, o.task points to it */
+    bool waiting;        /* the line of agent_say_wait() is there */
     bool cleaning;       /* Ctrl-C does not break off what tidies up */
     uint64_t spent_ms;   /* before this process */
 
@@ -173,6 +174,8 @@ int agent_session_save(struct agent *a, struct err *err);
 
 /* agent_say.c: for people, or one JSON object a line. */
 void agent_say_event(struct agent *a, const char *type, json_t *more); /* steals `more` */
+/* What is waited for, and what was used so far: a line on a terminal that the next output wipes. */
+void agent_say_wait(struct agent *a, const char *what);
 void agent_say_text(struct agent *a, const char *text, size_t len);
 void agent_say_line(struct agent *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void agent_say_call(struct agent *a, const struct model_call *call);

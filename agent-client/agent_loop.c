@@ -163,6 +163,7 @@ static int agent_loop_ask(struct agent *a, struct model_reply *reply, struct err
                                               .tool_count = a->tool_count,
                                               .answer_tokens = (uint32_t)a->o.answer,
                                               .total_ms = agent_loop_left_ms(a)};
+        agent_say_wait(a, "the model thinks");
         int rc = model_ask(a->model, &request, reply, err);
         agent_loop_charge(a, reply);
         if (rc == 0 || reply->failure != MODEL_OVERFLOW || attempt == 1)

@@ -217,6 +217,7 @@ bool agent_run(struct agent *a, const json_t *arguments, struct buf *out) {
             argv[i] = json_string_value(json_array_get(words, i));
     }
     snprintf(label, sizeof(label), "%s", line);
+    agent_say_wait(a, "the command runs");
     int rc = project_push(&a->project, &err);
     if (rc == 0)
         rc = agent_run_command(a, line, argv, &o, &err);

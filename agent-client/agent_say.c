@@ -1,11 +1,14 @@
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent.h"
 #include "agent_text.h"
 #include "ask.h"
+#include "clock.h"
 #include "say.h"
 
 #define AGENT_SAY_SHOWN 12u   /* lines of a result that people see */
@@ -18,6 +21,25 @@ json_t *agent_say_string(const char *text) {
     json_t *string = json_string(clean.data != NULL ? clean.data : "");
     buf_done(&clean);
     return string;
+}
+
+void agent_say_wait(struct agent *a, const char *what) {
+    char line[200];
+    if (a->o.json || isatty(STDERR_FILENO) != 1)
+        return;
+    snprintf(line, sizeof(line),
+             "\r\033[K[request %" PRIu64 " of %" PRIu64 ", %" PRIu64 " tokens, %.4f USD, %" PRIu64
+             " s] %s",
+             a->iterations, a->o.max_iters, a->tokens, (double)a->micro_usd / 1e6,
+             (a->spent_ms + clock_mono_ms() - a->begun_ms) / 1000, what);
+    fflush(stdout);
+    a->waiting = write(STDERR_FILENO, line, strlen(line)) > 0;
+}
+
+/* Nothing is printed behind the line that says what is waited for. */
+static void agent_say_wipe(struct agent *a) {
+    if (a->waiting && write(STDERR_FILENO, "\r\033[K", 4) > 0)
+        a->waiting = false;
 }
 
 void agent_say_event(struct agent *a, const char *type, json_t *more) {
@@ -37,6 +59,7 @@ void agent_say_text(struct agent *a, const char *text, size_t len) {
     char piece[512];
     if (a->o.json)
         return; /* the whole text comes as an event */
+    agent_say_wipe(a);
     while (len > 0) {
         size_t n = len < sizeof(piece) - 1 ? len : sizeof(piece) - 1;
         /* Not in the middle of a character. */
@@ -69,10 +92,40 @@ void agent_say_line(struct agent *a, const char *fmt, ...) {
         agent_say_event(a, "note", json_pack("{s:o}", "text", agent_say_string(text)));
         return;
     }
+    agent_say_wipe(a);
     fputs("* ", stdout);
     say_put(stdout, text);
     putchar('\n');
     fflush(stdout);
+}
+
+/* The first lines of a text, each behind `head`, in a colour when stdout is a terminal ("" = none).
+ */
+static void agent_say_lines(const char *text, const char *head, const char *colour) {
+    bool coloured = colour[0] != '\0' && isatty(STDOUT_FILENO) == 1;
+    for (size_t i = 0; i < AGENT_SAY_SHOWN && *text != '\0'; i++) {
+        char line[200];
+        size_t n = strcspn(text, "\n");
+        snprintf(line, sizeof(line), "%s%.*s", head, n < 180 ? (int)n : 180, text);
+        fputs(coloured ? colour : "", stdout);
+        say_put(stdout, line);
+        puts(coloured ? "\033[m" : "");
+        text += n + (text[n] == '\n');
+    }
+    if (*text != '\0')
+        puts("    ...");
+    fflush(stdout);
+}
+
+/* What an edit or a write would change. */
+static void agent_say_change(const json_t *arguments) {
+    const char *old = json_string_value(json_object_get(arguments, "old"));
+    const char *fresh = json_string_value(json_object_get(arguments, "new"));
+    const char *content = json_string_value(json_object_get(arguments, "content"));
+    if (old != NULL)
+        agent_say_lines(old, "    - ", "\033[31m");
+    if (fresh != NULL || content != NULL)
+        agent_say_lines(fresh != NULL ? fresh : content, "    + ", "\033[32m");
 }
 
 void agent_say_call(struct agent *a, const struct model_call *call) {
@@ -92,6 +145,7 @@ void agent_say_call(struct agent *a, const struct model_call *call) {
     if (what == NULL)
         what = json_string_value(json_object_get(arguments, "summary"));
     agent_say_line(a, "%s %.300s", call->name, what != NULL ? what : "");
+    agent_say_change(arguments);
     json_decref(arguments);
 }
 
@@ -104,17 +158,8 @@ void agent_say_result(struct agent *a, const struct model_call *call, const char
                                   agent_say_string(text)));
         return;
     }
-    for (size_t i = 0; i < AGENT_SAY_SHOWN && *text != '\0'; i++) {
-        char line[200];
-        size_t n = strcspn(text, "\n");
-        snprintf(line, sizeof(line), "    %.*s", n < 180 ? (int)n : 180, text);
-        say_put(stdout, line);
-        putchar('\n');
-        text += n + (text[n] == '\n');
-    }
-    if (*text != '\0')
-        puts("    ...");
-    fflush(stdout);
+    agent_say_wipe(a);
+    agent_say_lines(text, "    ", "");
 }
 
 bool agent_say_may(struct agent *a, enum permission_answer answer, const char *what,

@@ -141,6 +141,7 @@ int agent_verify(struct agent *a, struct agent_verdict *v, struct buf *report, s
     struct buf set;
     memset(v, 0, sizeof(*v));
     buf_init(&set, (size_t)1024 * 1024);
+    agent_say_wait(a, "the verifier runs");
     int rc = agent_verify_apart(a, &o, err);
     if (rc == 0) {
         v->ran = true;

@@ -105,6 +105,12 @@ int project_pull(struct project *p, const struct project_pull *what, struct proj
                  struct err *err);
 void project_report_done(struct project_report *report);
 
+/* project_settle.c: notes whether the sandbox has what is here, so that the next command need not
+ * send it again: everything that differs from what was sent is among `changes`, which came from
+ * there, and nothing was kept away. Else the next project_push() brings it to what is here. */
+int project_settle(struct project *p, const struct project_report *report,
+                   const struct undo_change *changes, size_t count, struct err *err);
+
 /* project_box.c: the sandbox of the workspace exists, or is made. */
 int project_box(struct project *p, struct err *err);
 /* Another sandbox as a new workspace would get it, which ends by itself after `ms`: its id. */

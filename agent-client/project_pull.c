@@ -507,75 +507,6 @@ int project_pull_each(struct project *p,
     return rc;
 }
 
-/* Is `e` (NULL: nothing) what was brought here under this path? *from is where the search begins:
- * both are in about the same order. */
-static bool project_pull_is(const struct project_pull_job *job, const struct ws_entry *e,
-                            const char *path, size_t *from) {
-    for (size_t tried = 0, i = *from; tried < job->count; tried++, i++) {
-        i = i < job->count ? i : 0;
-        const struct undo_state *s = &job->changes[i].after;
-        if (strcmp(job->changes[i].path, path) != 0)
-            continue;
-        *from = i + 1;
-        if (e == NULL || s->type == UNDO_ABSENT)
-            return e == NULL && s->type == UNDO_ABSENT;
-        if (e->type == WS_LINK)
-            return s->type == UNDO_LINK && strcmp(e->target, s->target) == 0;
-        return s->type == (e->type == WS_FILE ? UNDO_FILE : UNDO_DIR) && s->mode == e->mode &&
-               (e->type != WS_FILE || memcmp(s->sha256, e->sha256, sizeof(e->sha256)) == 0);
-    }
-    return false;
-}
-
-static bool project_pull_unchanged(const struct ws_entry *a, const struct ws_entry *b) {
-    return a->type == b->type && a->mode == b->mode && a->withheld == b->withheld &&
-           (a->type != WS_FILE || memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0) &&
-           (a->type != WS_LINK || strcmp(a->target, b->target) == 0);
-}
-
-/* Whatever differs here from what was sent came from the sandbox. Somebody may have written here
- * while the command ran: that the sandbox has not seen. */
-static bool project_pull_same(const struct project_pull_job *job, const struct ws_tree *sent) {
-    const struct ws_tree *now = &job->p->tree;
-    size_t from = 0;
-    for (size_t i = 0, k = 0; i < sent->count || k < now->count;) {
-        const struct ws_entry *a = i < sent->count ? &sent->entries[i] : NULL;
-        const struct ws_entry *b = k < now->count ? &now->entries[k] : NULL;
-        int order = a == NULL ? 1 : b == NULL ? -1 : strcmp(a->path, b->path);
-        i += order <= 0;
-        k += order >= 0;
-        if (order == 0 && project_pull_unchanged(a, b))
-            continue;
-        if (!project_pull_is(job, order >= 0 ? b : NULL, order <= 0 ? a->path : b->path, &from))
-            return false;
-    }
-    return true;
-}
-
-/* The sandbox has what we have, so the next command need not send it again; unless something was
- * kept away: then it is brought back to what is here. */
-static int project_pull_settle(const struct project_pull_job *job, struct err *err) {
-    struct project *p = job->p;
-    const struct project_report *report = job->report;
-    if (report->denied > 0 || report->conflicts > 0) {
-        p->synced = false;
-        return project_save(p, err);
-    }
-    if (report->id[0] == '\0')
-        return 0;
-    struct ws_tree sent = p->tree;
-    memset(&p->tree, 0, sizeof(p->tree));
-    int rc = project_look(p, err);
-    if (rc == 0)
-        p->synced = p->synced && project_pull_same(job, &sent);
-    ws_tree_done(&sent);
-    if (rc == 0 && p->synced) {
-        rc = ws_cache_save(p->state, PROJECT_SENT_CACHE, &p->tree, p->rules.digest, err);
-        ws_tree_digest(&p->tree, p->sent);
-    }
-    return rc < 0 ? -1 : project_save(p, err);
-}
-
 int project_pull(struct project *p, const struct project_pull *what, struct project_report *report,
                  struct err *err) {
     struct project_pull_job job = {.p = p, .report = report, .spool = -1};
@@ -586,7 +517,7 @@ int project_pull(struct project *p, const struct project_pull *what, struct proj
         rc = project_pull_apply(&job, what, err);
     }
     if (rc == 0)
-        rc = project_pull_settle(&job, err);
+        rc = project_settle(p, report, job.changes, job.count, err);
     for (size_t i = 0; i < job.count; i++) {
         free(job.paths[i]);
         free(job.targets[i]);

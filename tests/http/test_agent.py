@@ -216,6 +216,28 @@ def _(pair):
         check.equal(seen.count("to run: echo othered"), 1, "it is asked once")
 
 
+@test("people see what changes, in colour, and what is waited for; without a terminal neither")
+def _(pair):
+    steps = lambda: [
+        {"calls": [("edit", {"path": "a", "old": "one", "new": "two"})]},
+        {"calls": [("done", {"summary": "x"})]}]
+    with Workspace(pair) as w, ModelServer(steps()) as m:
+        w.write("a", "one\n")
+        command = lambda model: ["agent", "t", "--verify", "true", "--model-url", model.url,
+                                 "--model", "scripted", "--rules", w.rules]
+        code, seen = w.ask(command(m), [])
+        check.equal(code, 0, "exit code: %s" % seen[-800:])
+        check.true("\033[31m    - one\033[m" in seen and "\033[32m    + two\033[m" in seen, seen)
+        check.true("[request 2 of 50, 110 tokens, 0.0000 USD, " in seen and
+                   "the verifier runs" in seen, seen)
+        w.write("a", "one\n")
+        with ModelServer(steps()) as again:
+            done = w.pinfold(*command(again))
+        check.equal(done.returncode, 0, done.stderr)
+        check.true("    - one\n" in done.stdout and "\033" not in done.stdout + done.stderr,
+                   done.stdout)
+
+
 @test("bounds: requests, tokens, time, money without prices")
 def _(pair):
     busy = lambda messages: {"calls": [("write", {"path": "n", "content": str(len(messages))})]}
