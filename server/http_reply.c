@@ -68,6 +68,7 @@ static void http_reply_instead(struct http_req *req, const struct api_error *err
     if (strcmp(req->method, "GET") == 0 || strcmp(req->method, "HEAD") == 0)
         return;
     size_t len = 0;
+    memcpy(req->error_code, error->code, sizeof(req->error_code));
     char *json = api_error_encode(error, &len);
     struct MHD_Response *response =
         json == NULL ? NULL : MHD_create_response_from_buffer(len, json, MHD_RESPMEM_MUST_FREE);
