@@ -119,7 +119,11 @@ static int agent_cmd_model(struct agent *a, struct err *err) {
                                     .on_retry = agent_cmd_retry,
                                     .arg = a};
     if (named == RULE_DENY && local == RULE_DENY)
-        return err_set(err, ERR_STATE, 0, "the rules deny the model %s", a->o.model);
+        return err_set(
+            err, ERR_STATE, 0,
+            "the rules deny the model %s, or say nothing of it and nobody can be asked; a "
+            "line \"allow model local\" in permissions.rules allows those on this machine",
+            a->o.model);
     a->model = model_new(&options, err);
     a->local = a->model != NULL;
     if (a->model != NULL || only_local)

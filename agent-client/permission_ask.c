@@ -76,6 +76,14 @@ static bool permission_ask_person(struct project *p, const char *who, const char
     return answer == 'y' || answer == 'a';
 }
 
+/* Is there a part that was denied for want of a rule, so that one would help? */
+static bool permission_ask_unruled(const struct perm_verdict *v) {
+    for (size_t i = 0; i < v->count; i++)
+        if (v->parts[i].verdict == RULE_DENY && v->parts[i].rule == NULL)
+            return true;
+    return false;
+}
+
 enum permission_answer permission_ask_command(struct project *p, const char *who, const char *line,
                                               bool explain, const struct perm_verdict **v) {
     size_t len = strlen(line);
@@ -93,6 +101,10 @@ enum permission_answer permission_ask_command(struct project *p, const char *who
         }
     } else if (answer != PERMISSION_RUN && explain) {
         permission_ask_explain(*v);
+        if (p->options.headless && permission_ask_unruled(*v))
+            say_line(
+                "without a terminal nobody is asked; a line \"allow exec COMMAND\" (or \"allow "
+                "write PATH\") in ~/.config/pinfold/permissions.rules allows it");
     }
     return answer;
 }

@@ -159,11 +159,12 @@ static int permission_allow_parts(const struct permission_rules *r, const struct
         if (v->parts[i].always == NULL) {
             if (v->parts[i].verdict != RULE_ALLOW) {
                 say_clean(clean, sizeof(clean), v->parts[i].text);
-                say_line(
-                    "permission allow: \"%s\" cannot be allowed for always: %s", clean,
-                    v->parts[i].rule != NULL || v->parts[i].opaque
-                        ? v->parts[i].why
-                        : "it needs two or more literal words, and no program that runs others");
+                say_line("permission allow: \"%s\" cannot be allowed for always: %s", clean,
+                         v->parts[i].rule != NULL || v->parts[i].opaque
+                             ? v->parts[i].why
+                             : "it needs two or more literal words, and no program that runs "
+                               "others; what you want all the same goes into permissions.rules, by "
+                               "hand");
                 return PERMISSION_EXIT_DENY;
             }
             continue;

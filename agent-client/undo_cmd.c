@@ -94,7 +94,7 @@ static int undo_cmd_report(const struct undo_cmd_options *o, const struct undo_r
                            bool redo) {
     if (o->told > UNDO_CMD_NAMED)
         printf("  ... and %zu more\n", o->told - UNDO_CMD_NAMED);
-    printf("%s %zu paths", redo ? "redone:" : "undone:", r->applied);
+    printf("%s %zu path%s", redo ? "redone:" : "undone:", r->applied, r->applied == 1 ? "" : "s");
     if (r->same > 0)
         printf(", %zu were like that already", r->same);
     if (r->conflicts > 0)

@@ -13,4 +13,7 @@ token=$(<"$STATE/admin.token")
 # A shell will evaluate this: print nothing but what these two may look like.
 [[ $url =~ ^http://127\.0\.0\.1:[0-9]+$ ]] || die "$STATE/url does not hold an address"
 [[ $token =~ ^pf_[a-z0-9]+$ ]] || die "$STATE/admin.token does not hold a token"
+build=$PWD/build
 echo "export PINFOLD_URL=$url PINFOLD_TOKEN=$token"
+# Once, however often this is evaluated.
+[[ $PATH == "$build":* ]] || printf 'export PATH=%q:"$PATH"\n' "$build"

@@ -52,7 +52,7 @@ struct runner {
 static const char main_about[] =
     "Builds, drives and destroys jails for pinfold-server. Runs as root. At start it proves in a "
     "jail\n"
-    "that every limit and wall holds on this host, and refuses to start otherwise.\n";
+    "that every limit and wall holds on this host, and refuses to start otherwise.";
 
 static int main_user(struct runner *r, struct err *err) {
     const struct passwd *pw = getpwnam(r->opt.server_user);
