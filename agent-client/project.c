@@ -79,6 +79,7 @@ static void project_remember(struct project *p) {
                 sent != NULL &&
                 sodium_hex2bin(p->sent, sizeof(p->sent), sent, strlen(sent), NULL, &n, NULL) == 0 &&
                 n == sizeof(p->sent);
+            p->refused = json_is_true(json_object_get(root, "refused"));
         }
         json_decref(root);
     }
@@ -88,8 +89,9 @@ static void project_remember(struct project *p) {
 int project_save(const struct project *p, struct err *err) {
     char sent[2 * WS_TREE_HASH + 1];
     sodium_bin2hex(sent, sizeof(sent), p->sent, sizeof(p->sent));
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s}", "workspace", p->path, "url", p->url, "sandbox",
-                             p->sandbox, "sent", p->synced ? sent : "");
+    json_t *root =
+        json_pack("{s:s, s:s, s:s, s:s, s:b}", "workspace", p->path, "url", p->url, "sandbox",
+                  p->sandbox, "sent", p->synced ? sent : "", "refused", (int)p->refused);
     char *text = root != NULL ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     if (text == NULL)

@@ -62,6 +62,7 @@ struct project {
     unsigned char sent[WS_TREE_HASH]; /* digest of what the sandbox has of us */
     bool synced;                      /* `sent` counts */
     bool fresh;                       /* the sandbox was made by this process */
+    bool refused;                     /* the sandbox holds what was kept away from here */
 };
 
 /* One path that did not come back, or not as it was. */

@@ -518,6 +518,12 @@ int project_pull(struct project *p, const struct project_pull *what, struct proj
     }
     if (rc == 0)
         rc = project_settle(p, report, job.changes, job.count, err);
+    else if (p->synced) {
+        /* The sandbox has what did not come here: the next push sends all anew. */
+        struct err later;
+        p->synced = false;
+        (void)project_save(p, &later);
+    }
     for (size_t i = 0; i < job.count; i++) {
         free(job.paths[i]);
         free(job.targets[i]);

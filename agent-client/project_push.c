@@ -265,32 +265,6 @@ static int project_push_gone(struct project *p, struct err *err) {
     return rc;
 }
 
-int project_push(struct project *p, struct err *err) {
-    unsigned char digest[WS_TREE_HASH];
-    int rc = project_box(p, err);
-    if (rc == 0)
-        rc = project_look(p, err);
-    if (rc == 0) {
-        ws_tree_digest(&p->tree, digest);
-        if (p->synced && memcmp(digest, p->sent, sizeof(digest)) == 0)
-            return 0;
-        p->synced = false;
-        rc = project_save(p, err);
-    }
-    if (rc == 0)
-        rc = project_push_gone(p, err);
-    if (rc == 0)
-        rc = project_push_send(p, err);
-    if (rc == 0)
-        rc = ws_cache_save(p->state, PROJECT_SENT_CACHE, &p->tree, p->rules.digest, err);
-    if (rc == 0) {
-        memcpy(p->sent, digest, sizeof(digest));
-        p->synced = true;
-        rc = project_save(p, err);
-    }
-    return rc;
-}
-
 /* What is there beside what was sent. In order: a directory before what is in it. */
 struct project_push_extra {
     struct project *p;
@@ -308,6 +282,47 @@ static int project_push_extra(void *arg, const struct project_pull_entry *e, str
     return project_push_remove(x->p, e->path, err);
 }
 
+static int project_push_extras(struct project *p, struct err *err) {
+    struct project_push_extra *x = calloc(1, sizeof(*x));
+    if (x == NULL)
+        return err_set(err, ERR_SYSTEM, 0, "out of memory");
+    x->p = p;
+    int rc = project_pull_each(p, project_push_extra, x, err);
+    free(x);
+    return rc;
+}
+
+int project_push(struct project *p, struct err *err) {
+    unsigned char digest[WS_TREE_HASH];
+    int rc = project_box(p, err);
+    if (rc == 0)
+        rc = project_look(p, err);
+    if (rc == 0) {
+        ws_tree_digest(&p->tree, digest);
+        if (p->synced && memcmp(digest, p->sent, sizeof(digest)) == 0)
+            return 0;
+        p->synced = false;
+        rc = project_save(p, err);
+    }
+    /* What was refused here must not be there for later commands. Before the new files are sent:
+     * changes are told against what was sent last. */
+    if (rc == 0 && p->refused && !p->fresh)
+        rc = project_push_extras(p, err);
+    if (rc == 0)
+        rc = project_push_gone(p, err);
+    if (rc == 0)
+        rc = project_push_send(p, err);
+    if (rc == 0)
+        rc = ws_cache_save(p->state, PROJECT_SENT_CACHE, &p->tree, p->rules.digest, err);
+    if (rc == 0) {
+        memcpy(p->sent, digest, sizeof(digest));
+        p->synced = true;
+        p->refused = false;
+        rc = project_save(p, err);
+    }
+    return rc;
+}
+
 static int project_push_differs(void *arg, const struct project_pull_entry *e, struct err *err) {
     const struct project *p = arg;
     if (ws_ignore_covers(&p->tree.ignore, e->path, strcmp(e->type, "directory") == 0))
@@ -317,16 +332,8 @@ static int project_push_differs(void *arg, const struct project_pull_entry *e, s
 }
 
 int project_push_exact(struct project *p, struct err *err) {
-    struct project_push_extra *x = calloc(1, sizeof(*x));
-    int rc = x == NULL ? err_set(err, ERR_SYSTEM, 0, "out of memory") : project_look(p, err);
-    if (rc == 0) {
-        x->p = p;
-        rc = project_push_send(p, err);
-    }
-    if (rc == 0)
-        rc = project_pull_each(p, project_push_extra, x, err);
-    if (rc == 0)
-        rc = project_pull_each(p, project_push_differs, p, err);
-    free(x);
-    return rc;
+    if (project_look(p, err) < 0 || project_push_send(p, err) < 0 ||
+        project_push_extras(p, err) < 0)
+        return -1;
+    return project_pull_each(p, project_push_differs, p, err);
 }

@@ -59,6 +59,7 @@ int project_settle(struct project *p, const struct project_report *report,
     const struct project_settle made = {.changes = changes, .count = count};
     if (report->denied > 0 || report->conflicts > 0) {
         p->synced = false;
+        p->refused = true;
         return project_save(p, err);
     }
     if (report->id[0] == '\0')

@@ -26,6 +26,10 @@ struct undo_cmd_options {
     size_t told, going; /* paths shown so far */
 };
 
+static void undo_cmd_waits(void) {
+    say_line("another pinfold works in this workspace; waiting until it is done");
+}
+
 struct undo *undo_cmd_open(const char *workspace, struct ws_place *place, int *root) {
     struct err err = {0};
     struct undo *u = NULL;
@@ -36,7 +40,9 @@ struct undo *undo_cmd_open(const char *workspace, struct ws_place *place, int *r
         if (fd < 0)
             err_sys(&err, "opening the workspace %s", place->path);
         else
-            u = undo_open(&(struct undo_options){.root = fd, .path = place->path}, &err);
+            u = undo_open(
+                &(struct undo_options){.root = fd, .path = place->path, .waits = undo_cmd_waits},
+                &err);
     }
     if (u == NULL)
         say_line("%s", err.text);

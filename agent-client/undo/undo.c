@@ -132,6 +132,17 @@ static int undo_recover(struct undo *u, struct err *err) {
     return rc;
 }
 
+static int undo_lock(int fd, const struct undo_options *o, struct err *err) {
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return 0;
+    if (errno == EWOULDBLOCK && o->waits != NULL)
+        o->waits();
+    while (flock(fd, LOCK_EX) < 0)
+        if (errno != EINTR)
+            return err_sys(err, "cannot lock the journal");
+    return 0;
+}
+
 static int undo_open_all(struct undo *u, const struct undo_options *o, struct err *err) {
     char path[PATH_MAX], full[PATH_MAX + 80], id[UNDO_HEX_SIZE];
     uint8_t hash[UNDO_HASH_SIZE];
@@ -150,8 +161,8 @@ static int undo_open_all(struct undo *u, const struct undo_options *o, struct er
     if (u->entries < 0 || u->blobs < 0)
         return -1;
     u->lock = openat(u->base, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (u->lock < 0 || flock(u->lock, LOCK_EX) < 0)
-        return err_sys(err, "cannot lock the journal");
+    if (u->lock < 0 || undo_lock(u->lock, o, err) < 0)
+        return u->lock < 0 ? err_sys(err, "cannot open the lock of the journal") : -1;
     return undo_recover(u, err);
 }
 

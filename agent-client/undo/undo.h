@@ -92,6 +92,9 @@ struct undo_options {
     const char *journal; /* NULL = where the environment says */
     uint64_t bytes_max;  /* of stored contents; 0 = 2 GiB: the oldest entries go first */
     uint64_t age_max_ms; /* 0 = 30 days */
+    /* Called once when another process has the journal and undo_open() waits for it. May be NULL.
+     */
+    void (*waits)(void);
 };
 struct undo *undo_open(const struct undo_options *options, struct err *err);
 void undo_close(struct undo *u); /* NULL allowed */

@@ -84,7 +84,8 @@ def _(pair):
         check.equal(w.read("ok"), b"y\n", "what was allowed")
         check.true("ci/deploy" in done.stderr and "deny write" in done.stderr, done.stderr)
         # The sandbox does not keep its own version either.
-        check.equal(w.exec("--", "cat", "ci/deploy").stdout, "safe", "the sandbox's copy afterwards")
+        done = well(w.exec("-c", "cat ci/deploy; ls ci"))
+        check.equal(done.stdout, "safedeploy\n", "the sandbox afterwards")
 
 
 @test("links that lead out do not come back")
@@ -282,6 +283,46 @@ def _(pair):
         check.equal(done.returncode, 125, "exit code (%s)" % done.stderr)
         check.true("60" in done.stderr and "nobody agreed" in done.stderr, done.stderr)
         check.equal(w.tree(), full, "the workspace")
+
+
+@test("on a terminal both are asked: a no changes nothing, a yes does it")
+def _(pair):
+    with Workspace(pair) as w:
+        for i in range(120):
+            w.write("n%d" % i, "x")
+        w.write("run.sh", "#!/bin/sh\nrm n*\n", 0o755)
+        full = w.tree()
+        command = ["exec", "--rules", w.rules, "--", "./run.sh"]
+        w.ask(command, [("deleted 120 files", "n")])
+        check.equal(w.tree(), full, "after a no")
+        check.equal(well(w.exec("-c", "ls | cat -n")).stdout.count("\n"), 121, "what the next command sees")
+        code, seen = w.ask(command, [("deleted 120 files", "y")])
+        check.equal((code, list(w.tree())), (0, ["run.sh"]), "after a yes: %s" % seen)
+        well(w.pinfold("undo"))
+        check.equal(w.tree(), full, "after undo")
+        code, seen = w.ask(["redo"], [("This removes 120 files and directories", "n")])
+        check.equal((code, w.tree() == full), (2, True), "redo, no: %s" % seen)
+        code, seen = w.ask(["redo"], [("This removes 120 files and directories", "y")])
+        check.equal((code, list(w.tree())), (0, ["run.sh"]), "redo, yes: %s" % seen)
+
+
+@test("log says that it waits for another pinfold")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "1")
+        child = subprocess.Popen(
+            [harness.program("pinfold"), "exec", "--rules", w.rules, "--stdin", "-", "-c",
+             "echo begun; cat"],
+            cwd=w.path, env=w.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, start_new_session=True)
+        check.equal(child.stdout.readline(), "begun\n", "its first line")
+        log = subprocess.Popen([harness.program("pinfold"), "log"], cwd=w.path,
+                               env=w.environment(), stdin=subprocess.DEVNULL,
+                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        first = log.stderr.readline()
+        check.true("another pinfold" in first, "what log says: %s" % first)
+        child.stdin.close()
+        check.equal((child.wait(20), log.wait(20)), (0, 0), "exit codes")
 
 
 @test("diff shows the lines that an entry changed, and not what came later from elsewhere")
