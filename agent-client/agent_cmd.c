@@ -13,6 +13,8 @@
 #include "say.h"
 #include "str.h"
 
+#define AGENT_CMD_GRACE_MS ((uint64_t)60 * 1000) /* to bring back what a last command has done */
+
 static const char agent_cmd_usage[] = "pinfold agent TASK --verify COMMAND --model NAME [options]";
 static const char agent_cmd_about[] =
     "Lets a model work on this workspace until a verifier passes. The model proposes; code "
@@ -58,6 +60,12 @@ static size_t agent_cmd_want(void *arg, struct pollfd fds[REST_WAIT_MAX]) {
 
 static int agent_cmd_ready(void *arg, struct err *err) {
     struct agent *a = arg;
+    uint64_t grace = a->o.wall_ms < AGENT_CMD_GRACE_MS ? a->o.wall_ms : AGENT_CMD_GRACE_MS;
+    /* A server that never answers is no way around --wall. */
+    if (!a->cancelled && clock_mono_ms() - a->begun_ms >= a->o.wall_ms + grace) {
+        agent_end(a, AGENT_BUDGET, "the time is over, and the server has not answered");
+        return err_set(err, ERR_STATE, 0, "the time is over, and the server has not answered");
+    }
     if (a->cleaning || (!a->cancelled && intr_take(&a->intr) == 0))
         return 0;
     a->cancelled = true;

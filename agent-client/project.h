@@ -127,6 +127,9 @@ int project_box_drop(struct project *p, struct err *err);
 /* Writes down what is known for the next time. */
 int project_save(const struct project *p, struct err *err);
 
+/* project_ignore.c: would this change of an ignore file take in what is left out here? */
+int project_ignore_loosens(const struct project *p, const struct undo_change *c, bool *loosens,
+                           struct err *err);
 /* project_pull.c: adds a problem; texts are copied. */
 void project_problem(struct project_report *report, const char *path, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

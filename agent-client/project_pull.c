@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cp_path.h"
@@ -17,6 +18,7 @@
 
 #define PROJECT_PULL_ANSWER_MAX ((size_t)128 * 1024 * 1024)
 #define PROJECT_PULL_BYTES_MAX ((uint64_t)8 * 1024 * 1024 * 1024)
+#define PROJECT_PULL_ROOM_MIN ((uint64_t)512 * 1024 * 1024) /* stays free */
 #define PROJECT_PULL_DELETIONS_MAX 50u
 #define PROJECT_PULL_NAMED 8u /* paths that a question names */
 
@@ -192,6 +194,12 @@ static int project_pull_data(void *arg, const char *data, size_t len, struct err
     if (g->job->spooled + g->size + len > PROJECT_PULL_BYTES_MAX)
         return err_set(err, ERR_LIMIT, 0, "the command changed more than %llu GiB of files",
                        (unsigned long long)(PROJECT_PULL_BYTES_MAX >> 30));
+    /* Contents that never end are not to fill the disk of this machine. */
+    struct statvfs room;
+    if (((g->size + len) >> 24) != (g->size >> 24) && fstatvfs(g->job->spool, &room) == 0 &&
+        (uint64_t)room.f_bavail * room.f_frsize < PROJECT_PULL_ROOM_MIN)
+        return err_set(err, ERR_LIMIT, ENOSPC,
+                       "the disk is nearly full of what the command changed; nothing came back");
     crypto_hash_sha256_update(&g->hash, (const unsigned char *)data, len);
     g->size += len;
     return fd_write_all(g->job->spool, data, len, err);
@@ -260,26 +268,6 @@ static void project_pull_before(const struct ws_entry *e, struct undo_state *out
     memcpy(out->sha256, e->sha256, sizeof(out->sha256));
 }
 
-/* `len` bytes from `at` on; fewer when it became shorter. */
-static int project_pull_text_of(int fd, uint64_t at, uint64_t len, struct buf *out,
-                                struct err *err) {
-    while (len > 0) {
-        size_t room = len < 65536 ? (size_t)len : 65536;
-        char *to = buf_reserve(out, room, err);
-        ssize_t n = to != NULL ? pread(fd, to, room, (off_t)at) : -1;
-        if (to == NULL || (n < 0 && errno != EINTR))
-            return to == NULL ? -1 : err_sys(err, "reading an ignore file");
-        if (n == 0)
-            break;
-        if (n > 0) {
-            out->len += (size_t)n;
-            at += (uint64_t)n;
-            len -= (uint64_t)n;
-        }
-    }
-    return 0;
-}
-
 /* The sandbox's files have our mode and what its user needs besides. Who else may write here is
  * not for the sandbox to say. */
 static mode_t project_pull_mode(uint32_t mode, const struct ws_entry *was) {
@@ -288,31 +276,6 @@ static mode_t project_pull_mode(uint32_t mode, const struct ws_entry *was) {
     if (mode == (was->mode | (was->type == WS_DIR ? 0700u : 0600u)))
         return was->mode;
     return mode & ~(022u & ~was->mode);
-}
-
-/* The text of an ignore file, as it is here. */
-static int project_pull_ignores(const struct project_pull_job *job, const char *path,
-                                const struct ws_entry *was, const struct undo_change *c,
-                                bool *loosens, struct err *err) {
-    struct buf old, now;
-    fd_cleanup int fd = -1;
-    buf_init(&old, WS_IGNORE_FILE_MAX);
-    buf_init(&now, WS_IGNORE_FILE_MAX);
-    int rc = 0;
-    *loosens = c->after.type != UNDO_FILE || (was != NULL && was->type != WS_FILE) ||
-               c->after.size > WS_IGNORE_FILE_MAX || (was != NULL && was->size > old.max);
-    if (!*loosens && was != NULL) {
-        fd = ws_tree_open(job->p->root, path, err);
-        rc = fd < 0 ? -1 : project_pull_text_of(fd, 0, was->size, &old, err);
-    }
-    if (!*loosens && rc == 0)
-        rc = project_pull_text_of(job->spool, c->offset, c->after.size, &now, err);
-    if (!*loosens && rc == 0)
-        *loosens = ws_ignore_loosens(old.data != NULL ? old.data : "", old.len,
-                                     now.data != NULL ? now.data : "", now.len);
-    buf_done(&old);
-    buf_done(&now);
-    return rc;
 }
 
 static int project_pull_add(struct project_pull_job *job, const struct project_pull_entry *e,
@@ -341,8 +304,8 @@ static int project_pull_add(struct project_pull_job *job, const struct project_p
         return 0;
     }
     bool loosens = false;
-    if (ws_ignore_is_file(e->path) &&
-        project_pull_ignores(job, e->path, was, &c, &loosens, err) < 0)
+    c.path = e->path;
+    if (ws_ignore_is_file(e->path) && project_ignore_loosens(job->p, &c, &loosens, err) < 0)
         return -1;
     if (loosens) {
         job->report->denied++;

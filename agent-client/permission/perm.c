@@ -256,6 +256,27 @@ const struct perm_verdict *perm_judge(struct perm *p, const char *command, size_
     return v;
 }
 
+/* "deny read private": what is in that directory is denied with it. */
+static void perm_above(struct perm_run *run, struct perm_part *part, enum rule_kind kind,
+                       const char *path) {
+    for (const char *slash = strchr(path + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        const char *above = arena_copy(&run->perm->arena, path, (size_t)(slash - path));
+        struct perm_part found = {.text = part->text};
+
+        if (above == NULL) {
+            perm_part_note(part, RULE_DENY, NULL, "there is no memory to judge it");
+            return;
+        }
+        perm_path_judge(run, &found, above, 1, &(struct perm_path_ask){.kind = kind});
+        if (found.verdict != RULE_DENY || found.rule == NULL)
+            continue;
+        /* What holds by default, a rule that allows this very path lifts. */
+        if (found.rule->layer == RULE_DEFAULT && part->verdict == RULE_ALLOW && part->rule != NULL)
+            continue;
+        perm_part_note(part, RULE_DENY, found.rule, found.why);
+    }
+}
+
 const struct perm_verdict *perm_judge_path(struct perm *p, enum rule_kind kind, const char *path) {
     struct perm_run run;
     struct perm_part *part;
@@ -267,6 +288,7 @@ const struct perm_verdict *perm_judge_path(struct perm *p, enum rule_kind kind, 
     perm_run_init(&run, p);
     part = perm_part_new(&run, arena_copy(&p->arena, path, strlen(path)));
     perm_path_judge(&run, part, path, 1, &(struct perm_path_ask){.kind = kind, .own = true});
+    perm_above(&run, part, kind, path);
     return perm_sum(&run);
 }
 

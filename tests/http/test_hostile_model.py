@@ -197,3 +197,21 @@ def _(pair):
         check.true("checks.test.sh" in verdict["why"], verdict)
         texts = [one["text"] for one in events if one["type"] == "result"]
         check.true("denied" in texts[1] and "denied" in texts[2], texts)
+
+
+@test("a rule that denies a directory denies what is in it, to the model and to the sandbox")
+def _(pair):
+    steps = [{"calls": [("read", {"path": "private/x"}),
+                        ("write", {"path": "ci/x", "content": "evil"}),
+                        ("write", {"path": "ci/deep/new", "content": "evil"}),
+                        ("run", {"command": "./run.sh"})]}, DONE]
+    with Workspace(pair, "deny read private\ndeny write ci\n" + RULES) as w, \
+            ModelServer(steps) as model:
+        w.write("private/x", "secret")
+        w.write("ci/x", "good")
+        w.write("run.sh", "#!/bin/sh\necho evil >ci/x; echo evil >ci/new; mkdir ci/d\n", 0o755)
+        before = w.tree()
+        done, events = w.agent(model, "t", "true")
+        outcome(done, events, 0, "verified")
+        check.equal(w.tree(), before, "the workspace")
+        check.true("secret" not in json.dumps([one["body"] for one in model.requests]), told(model))

@@ -1,0 +1,173 @@
+"""`pinfold agent` and `pinfold exec` against a server that lies about what has changed."""
+
+import base64
+import json
+import os
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import check
+from model_server import ModelServer
+from suite import test
+from test_agent import outcome
+from workspace import Workspace
+
+RUN = {"calls": [("run", {"command": "true"})]}
+
+
+class Liar:
+    """A server that answers every request well, but for its list of changes, and what it asks for."""
+
+    def __init__(self, lists, missing=(), contents=b"evil"):
+        self.lists = lists
+        self.missing = list(missing)
+        self.contents = contents
+        self.put = []
+        self.made = self.told = 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def send(self, body):
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do(self):
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                path = self.path.split("?")[0]
+                if self.command == "PUT":
+                    outer.put.append(body)
+                if self.command == "GET" and "/files/" in path:
+                    return self.send(outer.contents)
+                # The workspace's sandbox is the first; that of the verifier tells no lies.
+                if path == "/v1/sandboxes":
+                    outer.made += 1
+                answer = {"id": "sb_" + "abcdefgh"[outer.made] * 20, "state": "running"}
+                if path.endswith("/sync"):
+                    answer = {"applied": not outer.missing, "missing": outer.missing}
+                elif path.endswith("/exec"):
+                    answer = {"ok": True, "end": {"cause": "exit", "exit_code": 0}, "stdout": "",
+                              "usage": {"wall_ms": 1}}
+                elif path.endswith("/changes"):
+                    answer = {"entries": outer.next() if "bbbb" in path else []}
+                return self.send(json.dumps(answer).encode())
+
+            do_GET = do_POST = do_PUT = do_DELETE = do
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.thread = threading.Thread(target=self.server.serve_forever,
+                                       kwargs={"poll_interval": 0.02})
+
+    def next(self):
+        """-> the list for this time."""
+        self.told += 1
+        return self.lists[min(self.told, len(self.lists)) - 1]
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+    @property
+    def url(self):
+        return "http://127.0.0.1:%d" % self.server.server_address[1]
+
+
+def file(path, **more):
+    return dict({"path": path, "change": "created", "type": "file", "mode": "0644"}, **more)
+
+
+@test("no path, link or order of changes leads out of the workspace")
+def _(pair):
+    link = {"change": "created", "type": "symlink", "mode": "0777"}
+    lists = [[file(path)] for path in (
+        "../out", "/tmp/pinfold-out", "a/../../out", "a//b", "./a", "", ".", "..", "a/", "a/..",
+        "x" * 5000, "y" * 300, "a\u0000b")]
+    lists += [
+        [file("a", path_base64=base64.b64encode(b"a\0b").decode()) | {"path": None}],
+        [dict(link, path="d", target=".."), file("d/out")],
+        [dict(link, path="d", target="/"), file("d/tmp/pinfold-out")],
+        [dict(link, path="here", target="out-of-here/../x"), file("here/out")],
+        [file("out-of-here/planted")],
+        [{"path": "out-of-here/kept", "change": "deleted", "type": "file"}],
+        [{"path": "a", "change": "deleted", "type": "directory"}],
+        [file(".git/hooks/pre-commit"), file(".GIT/config"), file("sub/.git/HEAD"),
+         file(".pinfold/permissions.rules")],
+        [file("same"), file("same")],
+        [file("fifo", type="fifo"), file("dev", type="device"), file("odd", type="\u001b[31m")],
+        [{}], [[]], ["x"], [None], [file("m", mode="7777")], [file("m", mode="zzz")],
+    ]
+    runs = {"calls": [("run", {"command": "true %d" % i}) for i in range(len(lists))]}
+    with Workspace(pair) as w, ModelServer([runs]) as model, Liar(lists) as liar:
+        os.mkdir(os.path.join(w.top, "beside"))
+        w.write("a/file", "mine")
+        w.write("../beside/kept", "mine")
+        os.symlink("../beside", os.path.join(w.path, "out-of-here"))
+        before = sorted(os.listdir(w.top))
+        done, events = w.agent(model, "t", "true", "--max-iters", "1", PINFOLD_URL=liar.url)
+        outcome(done, events, 1, "not_verified")
+        texts = [one["text"] for one in events if one["type"] == "result"]
+        check.equal(len(texts), len(lists), "results")
+        check.equal(liar.told, len(lists), "lists that were asked for")
+        check.equal(sorted(os.listdir(w.top)), before, "beside the workspace")
+        check.equal(os.listdir(os.path.join(w.top, "beside")), ["kept"], "behind the link")
+        check.true(not os.path.exists("/tmp/pinfold-out"), "/tmp")
+        tree = w.tree()
+        check.equal(tree["a/file"][2], b"mine", "a/file")
+        check.equal(tree["out-of-here"], ("link", 0, "../beside"), "the link")
+        check.true(not any(".git" in name.lower() or ".pinfold" in name for name in tree), tree)
+        check.true(all(one[1] & 0o7022 == 0 for one in tree.values()), tree)
+        check.true("\x1b" not in done.stdout + done.stderr, "an escape sequence")
+        check.true("m" in tree, "what is well came: %r" % texts)
+
+
+@test("nothing is sent for the asking: only what the manifest names, each as often as it is there")
+def _(pair):
+    for missing in (["0" * 64], ["00"], ["x" * 64], [None], [1], ["a" * 100000],
+                    ["2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"] * 100000):
+        with Workspace(pair) as w, ModelServer([RUN]) as model, Liar([[]], missing) as liar:
+            w.write("x", "x")  # its hash is the last one's
+            w.write(".env", "secret")
+            done, events = w.agent(model, "t", "true", "--max-iters", "1", PINFOLD_URL=liar.url)
+            check.equal(events[-1]["type"], "end", "the last event of %.80r" % (missing,))
+            check.true(b"secret" not in b"".join(liar.put), "a secret was sent")
+            check.true(len(liar.put) < 10, "%d files were sent" % len(liar.put))
+
+
+@test("a million changes, or a list of nothing but brackets, is work, not the end", deadline=60)
+def _(pair):
+    with Workspace(pair) as w, ModelServer([RUN]) as model, \
+            Liar([[file("n%d" % i, type="fifo") for i in range(200000)]]) as liar:
+        done, events = w.agent(model, "t", "true", "--max-iters", "1", PINFOLD_URL=liar.url)
+        check.equal(events[-1]["type"], "end", "the last event (%s)" % done.stderr[-300:])
+        check.true(any("cannot be brought" in one.get("text", "") for one in events), events[-3:])
+    deep = json.loads("[" * 500 + "]" * 500)
+    with Workspace(pair) as w, ModelServer([RUN]) as model, Liar([[deep]]) as liar:
+        done, events = w.agent(model, "t", "true", "--max-iters", "1", PINFOLD_URL=liar.url)
+        check.equal(events[-1]["type"], "end", "the last event (%s)" % done.stderr[-300:])
+
+
+@test("a server that never answers does not outlast the bound of time")
+def _(pair):
+    with socket.socket() as listener, Workspace(pair) as w, ModelServer([RUN]) as model:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        w.write("a", "1")
+        begun = time.monotonic()
+        done, events = w.agent(model, "t", "true", "--wall", "1s",
+                               PINFOLD_URL="http://127.0.0.1:%d" % listener.getsockname()[1])
+        outcome(done, events, 4, "budget")
+        check.true(time.monotonic() - begun < 6, "it took %d s" % (time.monotonic() - begun))
