@@ -10,7 +10,6 @@
 
 #include "clock.h"
 #include "store_internal.h"
-#include "store_runs.h"
 #include "unit.h"
 
 struct place {
@@ -254,30 +253,6 @@ static void test_a_directory_of_somebody_else_is_refused(void **state) {
     assert_int_equal(faccessat(p->dir, STORE_FILE, F_OK, 0), -1);
 }
 
-static void put_run(struct store *s, const char *id, enum store_run_state state, uint64_t at_ms) {
-    struct err err = {0};
-    struct store_run row = {
-        .user = "ann", .id = id, .state = state, .at_ms = at_ms, .summary = "{}", .record = "r"};
-    unit_works(store_runs_put(s, &row, &err), err);
-}
-
-static void test_the_oldest_run_may_be_one_that_waits(void **state) {
-    struct place *p = *state;
-    struct err err = {0};
-    struct store_run_old old[2];
-    uint64_t at_ms = 7;
-    struct store *s = open_store(p, false);
-    assert_int_equal(store_runs_began(s, &at_ms, &err), 0);
-    assert_int_equal(at_ms, 7);
-    put_run(s, "run_1", STORE_RUN_QUEUED, 100);
-    put_run(s, "run_2", STORE_RUN_DONE, 200);
-    assert_int_equal(store_runs_began(s, &at_ms, &err), 1);
-    assert_int_equal(at_ms, 100);
-    assert_int_equal(store_runs_oldest(s, old, 2, &err), 1);
-    assert_string_equal(old[0].id, "run_2");
-    store_close(s);
-}
-
 static void test_the_log_is_brought_in_beside_the_loop(void **state) {
     static const char filler[] = "INSERT INTO probe (filler) VALUES (zeroblob(200000))";
     struct place *p = *state;
@@ -310,7 +285,6 @@ int main(void) {
         TEST(test_refuses_a_newer_database_and_leaves_it_alone),
         TEST(test_steps_are_made_once_each_by_whoever_comes),
         TEST(test_a_directory_of_somebody_else_is_refused),
-        TEST(test_the_oldest_run_may_be_one_that_waits),
         TEST(test_the_log_is_brought_in_beside_the_loop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
