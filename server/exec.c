@@ -331,12 +331,28 @@ void exec_abort(struct exec *x, enum cause cause) {
     exec_over(x, &rest);
 }
 
+/* All its processors from the beginning to now, and no more than its limit. */
+static uint64_t exec_worst_cpu_ns(const struct sandbox_task *t) {
+    const struct exec *x = (const struct exec *)(const void *)t;
+    const uint64_t *limits = x->limits.values.v;
+    uint64_t now = clock_real_ms(), ran = now > x->created_ms ? now - x->created_ms : 0;
+    uint64_t cpus = (limits[LIMIT_CPUS_MILLI] + 999) / 1000;
+    uint64_t most = limits[LIMIT_CPU_MS];
+    uint64_t ms = cpus > 0 && ran > most / cpus ? most : ran * cpus;
+    return (ms < UINT64_MAX / CLOCK_NS_PER_MS ? ms : 0) * CLOCK_NS_PER_MS;
+}
+
 static void exec_lost(struct sandbox_task *t, enum cause cause) {
+    struct exec *x = (struct exec *)(void *)t;
+    if (cause == CAUSE_CANCELLED && x->state == EXEC_RUNNING)
+        x->lost_cpu_ns = exec_worst_cpu_ns(t);
     exec_abort((struct exec *)(void *)t, cause);
 }
 
-const struct sandbox_task_ops exec_task_ops = {
-    .started = exec_started, .ended = exec_ended, .lost = exec_lost};
+const struct sandbox_task_ops exec_task_ops = {.started = exec_started,
+                                               .ended = exec_ended,
+                                               .lost = exec_lost,
+                                               .worst_cpu_ns = exec_worst_cpu_ns};
 
 void exec_adopt(struct exec *x, int fds[3]) {
     struct exec_stream *out = &x->out[SPOOL_STDOUT], *err = &x->out[SPOOL_STDERR];

@@ -269,7 +269,7 @@ void execs_finished(struct exec *x) {
     set->done++;
     set->bytes += execs_size(x);
     seen_exec_ended(x);
-    uint64_t cpu_ns = x->usage.cpu_user_ns + x->usage.cpu_system_ns;
+    uint64_t cpu_ns = x->usage.cpu_user_ns + x->usage.cpu_system_ns + x->lost_cpu_ns;
     accounts_budget_settle(&x->hold, (cpu_ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS);
     if (set->done > EXECS_KEEP || set->bytes > EXECS_KEEP_BYTES)
         loop_defer(set->hub->loop, &set->tidy, execs_tidy, set);

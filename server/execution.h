@@ -98,6 +98,7 @@ struct exec {
     char id[EXEC_ID_SIZE];
     struct accounts_token *token; /* that asked for it; counted; NULL = it is not known any more */
     struct accounts_hold hold;    /* of that token's budget */
+    uint64_t lost_cpu_ns;         /* what it may have used when nobody says how much it was */
     uint8_t hash[EXEC_HASH_SIZE]; /* of what was asked for, when the client chose the id */
     uint32_t number;
     uint32_t flags; /* mask of enum exec_flag */

@@ -167,6 +167,10 @@ void sandbox_task_signal(struct sandbox_task *t, int signal) {
 void sandbox_lose_tasks(struct sandbox *sb, enum cause cause) {
     while (sb->tasks != NULL) {
         struct sandbox_task *t = sb->tasks;
+        /* Or whoever deletes the sandbox before the end has used nothing. */
+        if (cause == CAUSE_CANCELLED && t->ops->worst_cpu_ns != NULL)
+            quota_spent(sb->all->quota, sb->held.user, t->token != NULL ? t->token : sb->held.token,
+                        t->ops->worst_cpu_ns(t));
         sandbox_remove_task(sb, t);
         t->ops->lost(t, cause);
     }

@@ -46,6 +46,9 @@ struct sandbox_task_ops {
     void (*lost)(struct sandbox_task *t, enum cause cause); /* the jail is gone under it: CANCELLED
                                                                (deleted, expired), INTERRUPTED or
                                                                INTERNAL */
+    /* CPU time that it may have used so far, at most: what is counted when its caller ends the
+     * sandbox under it, and nobody says how much it was. NULL = none. */
+    uint64_t (*worst_cpu_ns)(const struct sandbox_task *t);
 };
 
 /* Embedded in an execution or a file operation. */

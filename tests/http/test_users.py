@@ -585,3 +585,17 @@ def _(_):
             sock.close()
         check.eventually(lambda: one.get("/v1/me").status == 200, 3, "places are free again")
         one.delete("/v1/runs/" + run)
+
+
+@test("whoever deletes a sandbox has used what ran in it", case=140)
+def _(pair):
+    name, one = new_user(pair)
+    inner = child(one, pair, budget={"cpu_ms": 5000})
+    path = "/v1/sandboxes/" + inner.post("/v1/sandboxes", {}).json()["id"]
+    loop = {"sh": "while :; do :; done", "background": True}
+    check.equal(inner.post(path + "/exec", loop).status, 202, "exec")
+    time.sleep(0.4)
+    check.equal(inner.delete(path).status, 204, "DELETE")
+    me = inner.get("/v1/me").json()
+    check.within(400, me["token"]["spent"]["cpu_ms"], 2000, "spent of the budget")
+    check.within(400, one.get("/v1/me").json()["used"]["cpu_ms_per_day"], 2000, "used today")
