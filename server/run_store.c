@@ -14,9 +14,11 @@
 #include "work.h"
 
 #define RUN_STORE_SUMMARY ((size_t)16 * 1024)
-/* What could not be written is tried again, so many at once. */
+/* What waits to be written is, so many at once: about a millisecond's work. */
 #define RUN_STORE_AGAIN 16u
 #define RUN_STORE_AGAIN_MS 500u
+/* What is in the redo log comes into the database after this time. */
+#define RUN_STORE_BATCH_MS 10u
 /* Less than the hour after which store_runs_put_input() notes it again, and than the slack with
  * which bodies are dropped. */
 #define RUN_STORE_SEEN_MS ((uint64_t)1800 * 1000)
@@ -60,13 +62,16 @@ static void run_store_note_input(struct run *run) {
     seen->until_ms = clock_mono_ms() + RUN_STORE_SEEN_MS;
 }
 
+bool run_store_is_seen(struct run *run) {
+    const struct run_store_seen *seen = run_store_seen(run);
+    return seen->until_ms > clock_mono_ms() &&
+           memcmp(seen->hash, run->store.input, sizeof(seen->hash)) == 0;
+}
+
 static int run_store_write_input(struct run *run, struct err *err) {
     struct run_store *x = &run->store;
     char file[STORE_RUNS_FILE_SIZE];
-    if (x->body == NULL && !x->filed)
-        return 0;
-    const struct run_store_seen *seen = run_store_seen(run);
-    if (seen->until_ms > clock_mono_ms() && memcmp(seen->hash, x->input, sizeof(x->input)) == 0)
+    if ((x->body == NULL && !x->filed) || run_store_is_seen(run))
         return 0;
     results_name(x->input, file);
     struct store_input input = {.file = x->filed ? file : NULL,
@@ -129,7 +134,12 @@ static int run_store_write(struct run *run, const struct buf *record, const char
 }
 
 int run_store_write_now(struct run *run, struct err *err) {
+    struct run_store *x = &run->store;
     struct buf record;
+    if (x->record != NULL) {
+        record = (struct buf){.data = x->record, .len = x->record_len};
+        return run_store_write(run, &record, NULL, err);
+    }
     buf_init(&record, RUN_RECORD_MAX);
     (void)buf_reserve(&record, RUN_STORE_FIRST, NULL);
     int rc = run_record_write(run, &record, err);
@@ -166,6 +176,11 @@ static void run_store_drop_body(struct run *run) {
     free(run->store.body);
     run->store.body = NULL;
     run->store.filed = false;
+}
+
+static void run_store_drop_record(struct run *run) {
+    free(run->store.record);
+    run->store.record = NULL;
 }
 
 /* Before the end. */
@@ -293,10 +308,17 @@ static void run_store_save(struct run *run) {
 }
 
 void run_store_end(struct run *run) {
-    if (run->runs->store == NULL)
+    struct runs *runs = run->runs;
+    if (runs->store == NULL) {
         run_settled(run);
-    else
+    } else if (store_sick(runs->store) == NULL && run_store_weight(run) <= RUN_STORE_INLINE &&
+               run_store_redo_add(run)) {
+        if (runs->again.slot == 0)
+            run_store_again_soon(runs, RUN_STORE_BATCH_MS);
+        run_settled(run);
+    } else {
         run_store_save(run);
+    }
 }
 
 /* Those that could not be written. */
@@ -306,7 +328,7 @@ void run_store_well(void *runs) {
     run_store_again_soon(all, 0);
 }
 
-static void run_store_link(struct run *run) {
+void run_store_link(struct run *run) {
     struct runs *runs = run->runs;
     struct run_store *x = &run->store;
     if (x->unsaved)
@@ -321,7 +343,7 @@ static void run_store_link(struct run *run) {
     runs->unsaved_last = run;
 }
 
-static void run_store_unlink(struct run *run) {
+void run_store_unlink(struct run *run) {
     struct runs *runs = run->runs;
     struct run_store *x = &run->store;
     if (!x->unsaved)
@@ -347,6 +369,10 @@ static void run_store_saved(struct run *run, int rc, const struct err *err) {
         if (x->body != NULL)
             run_store_note_input(run);
         run_store_drop_body(run);
+        run_store_drop_record(run);
+        if (runs->unsaved_first == NULL)
+            redo_reset(&runs->redo);
+        quota_add_user(runs->quota, run->owner, QUOTA_RESULT_BYTES, -(int64_t)x->counted);
         runs_kept(runs, run->owner, 1, (int64_t)x->bytes);
     } else {
         if (!x->told)
@@ -394,4 +420,5 @@ void run_store_stop(struct run *run) {
     }
     run_store_unlink(run);
     run_store_drop_body(run);
+    run_store_drop_record(run);
 }

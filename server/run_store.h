@@ -2,9 +2,10 @@
  *
  * A run whose caller is told of it before its end (202, a stream, an Idempotency-Key) has a row
  * before he is told; one that is waited for has none until it is over. A run that is over is
- * written with all that is kept of it, and only when that is durable anybody is told. When it
- * cannot be written it is told nevertheless, stays in memory, and is written when that is possible
- * again. */
+ * written with all that is kept of it, and only when that is durable anybody is told: into the redo
+ * log, and a moment later, with others, into the database; or, when it is large, there at once.
+ * When it cannot be written it is told nevertheless, stays in memory, and is written when that is
+ * possible again. */
 #pragma once
 
 #include <stdbool.h>
@@ -26,17 +27,20 @@ struct api_error;
 #define RUN_STORE_FILE ((size_t)256 * 1024)
 
 struct run_store {
-    bool told;      /* somebody is, or is about to be, told of it before its end: it has a row */
-    bool stored;    /* it is over, and in the database */
-    bool unsaved;   /* it is over, and could not be written */
-    bool has_input; /* the body of its request is, or will be, kept … */
-    bool filed;     /* … in a file, which is there already */
-    uint64_t seq;   /* of its record; 0 = none */
-    uint64_t round; /* transactions before the one with its row */
-    uint64_t bytes; /* counted for it */
+    bool told;        /* somebody is, or is about to be, told of it before its end: it has a row */
+    bool stored;      /* it is over, and in the database */
+    bool unsaved;     /* it is over, and could not be written */
+    bool has_input;   /* the body of its request is, or will be, kept … */
+    bool filed;       /* … in a file, which is there already */
+    uint64_t seq;     /* of its record; 0 = none */
+    uint64_t round;   /* transactions before the one with its row */
+    uint64_t bytes;   /* of row and record */
+    uint64_t counted; /* of these, for its user, while it is in the redo log only */
     uint8_t input[STORE_RUNS_HASH_SIZE];
     char *body; /* of its request, as it came, until it is written; owned */
     size_t body_len;
+    char *record; /* run_record.h; of one that is in the redo log; owned */
+    size_t record_len;
     struct store_waiter row, durable;
     struct run_store_job *job;          /* a worker is at it */
     struct run *next, *prev;            /* unsaved ones */
@@ -75,6 +79,19 @@ struct run_store_options {
 };
 /* Ends what an earlier server has left unfinished, or puts it into the queue again. */
 int run_store_recover(struct runs *runs, const struct run_store_options *options, struct err *err);
+/* Opens the redo log of STATE/server and takes what is in it into memory, to be written as soon as
+ * the loop runs. Before run_store_recover(). */
+int run_store_redo_open(struct runs *runs, int server, struct err *err);
+/* Puts a run that is over into the log. false: it must go into the database itself. */
+bool run_store_redo_add(struct run *run);
+/* Everything that waits to be written is, now: the server stops. What cannot be stays in the log.
+ */
+void run_store_flush(struct runs *runs);
+/* It waits to be written, or no longer does. */
+void run_store_link(struct run *run);
+void run_store_unlink(struct run *run);
+/* Is its request's body in the database, as far as is known? */
+bool run_store_is_seen(struct run *run);
 /* Writes row and record of a run as it is now. */
 int run_store_write_now(struct run *run, struct err *err);
 

@@ -115,6 +115,8 @@ static int run_store_recover_one(struct run_store_recovery *r, const char *user,
                                  struct err *err) {
     struct runs *runs = r->runs;
     struct store_run_found found;
+    if (runs_find(runs, id) != NULL)
+        return 0; /* it is over: the redo log had it */
     if (store_runs_get(runs->store, user, id, &found, err) <= 0)
         return -1;
     /* Of a run that is not over, the record is never in a file. */

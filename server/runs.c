@@ -32,6 +32,7 @@ void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct lin
     runs->metrics = metrics;
     runs->options = *options;
     runs->results = -1;
+    runs->redo.fd = -1;
     pipes_init(&runs->pipes, loop);
     queue_init(&runs->queue, options->queue_count, options->queue_bytes);
 }
@@ -39,6 +40,7 @@ void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct lin
 void runs_done(struct runs *runs) {
     if (runs->loop == NULL)
         return;
+    run_store_flush(runs);
     loop_defer_stop(runs->loop, &runs->dispatch);
     loop_defer_stop(runs->loop, &runs->evict);
     loop_timer_stop(runs->loop, &runs->starve);
@@ -54,6 +56,7 @@ void runs_done(struct runs *runs) {
             accounts_budget_leave(&run->hold);
         run_free(run);
     }
+    redo_close(&runs->redo);
     fd_close(&runs->results);
 }
 
@@ -467,7 +470,7 @@ void runs_finished(struct runs *runs, struct run *run) {
 
 void runs_put(struct runs *runs, struct run *run) {
     runs_insert(runs, run);
-    if (run->phase == RUN_DONE)
+    if (run->phase == RUN_DONE && !run->store.unsaved)
         runs_cache(runs, run);
 }
 

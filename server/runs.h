@@ -14,6 +14,7 @@
 #include "pipes.h"
 #include "queue.h"
 #include "quota.h"
+#include "redo.h"
 #include "run.h"
 #include "trace_index.h"
 
@@ -38,14 +39,15 @@ struct runs {
     struct log *log;
     struct links *links;
     struct metrics *metrics;
-    struct snapshots *snapshots;              /* borrowed; NULL = no steps are kept */
-    struct audit *audit;                      /* borrowed; NULL = nothing is recorded … */
-    const struct receipt_key *key;            /* … and there are no receipts */
-    struct work *work;                        /* borrowed; NULL = everything here and now */
-    struct store *store;                      /* borrowed; NULL = results are kept in memory only */
-    int results;                              /* with a store: the directory of large ones; owned */
-    struct run *unsaved_first, *unsaved_last; /* over, and not written yet */
-    struct loop_timer again;                  /* for them */
+    struct snapshots *snapshots;   /* borrowed; NULL = no steps are kept */
+    struct audit *audit;           /* borrowed; NULL = nothing is recorded … */
+    const struct receipt_key *key; /* … and there are no receipts */
+    struct work *work;             /* borrowed; NULL = everything here and now */
+    struct store *store;           /* borrowed; NULL = results are kept in memory only */
+    int results;                   /* with a store: the directory of large ones; owned */
+    struct redo redo;              /* what is over and not in the database yet; fd -1 = none */
+    struct run *unsaved_first, *unsaved_last;   /* over, and not written yet */
+    struct loop_timer again;                    /* for them */
     struct run_store_seen seen[RUN_STORE_SEEN]; /* bodies of requests that are stored */
     struct retain *retain;                      /* how long results are kept */
     struct quota *quota;                        /* borrowed; NULL = nobody has any */

@@ -322,7 +322,10 @@ static int serve_results(struct serve *v, struct err *err) {
     s->idempotency = idempotency_new(s, c->idempotency_ms, err);
     if (s->retain == NULL || s->idempotency == NULL)
         return -1;
-    return run_store_recover(&s->runs, &options, err);
+    return run_store_redo_open(&s->runs, dir, err) < 0 ||
+                   run_store_recover(&s->runs, &options, err) < 0
+               ? -1
+               : 0;
 }
 
 static void serve_signal(void *arg, uint32_t events);

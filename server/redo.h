@@ -1,0 +1,34 @@
+/* A redo log: what must not be lost is appended with one write(2) and brought into the database a
+ * moment later, many at once.
+ *
+ * A commit of SQLite costs ten writes and a hundred microseconds; this costs one and ten. Like the
+ * database's own log it survives the death of the process, not of the machine (nothing is fsynced).
+ * An entry is whole or not there: it carries its length and a hash (BLAKE2b-128), and reading ends
+ * at the first that is not whole: nobody was told of that one. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#include "err.h"
+
+#define REDO_ENTRY_MAX ((size_t)1024 * 1024)
+#define REDO_PARTS_MAX 4u
+
+struct redo {
+    int fd; /* owned; -1 = none */
+    uint64_t len;
+    size_t entries;
+};
+
+/* Opens dir/name, or makes it with mode 0600. What is in it stays until redo_reset(). */
+int redo_open(struct redo *r, int dir, const char *name, struct err *err);
+void redo_close(struct redo *r); /* fd -1 allowed */
+/* Calls fn for each whole entry, in order; a failure of fn ends it. */
+int redo_read(struct redo *r, int (*fn)(void *arg, const char *data, size_t len, struct err *err),
+              void *arg, struct err *err);
+/* Appends one entry made of `count` parts. On failure (ENOSPC, too long) there is none. */
+int redo_add(struct redo *r, const struct iovec *parts, size_t count, struct err *err);
+/* Everything in it is in the database: it is emptied. */
+void redo_reset(struct redo *r);
