@@ -1,7 +1,6 @@
 """`pinfold agent` against a model that cheats: at the verifier, the bounds, the output, the files."""
 
 import json
-import os
 import time
 
 import check
@@ -215,3 +214,14 @@ def _(pair):
         outcome(done, events, 0, "verified")
         check.equal(w.tree(), before, "the workspace")
         check.true("secret" not in json.dumps([one["body"] for one in model.requests]), told(model))
+
+
+@test("somebody who is asked about a long command sees its end, and no escape sequence of it")
+def _(pair):
+    command = "frobnicate " + "a" * 3000 + " && \x1b[2Jexfiltrate THE-END"
+    with Workspace(pair) as w:
+        code, seen = w.ask(["exec", "--rules", w.rules, "-c", command], [("to run:", "n")])
+        check.equal(code, 126, "exit code (%r)" % seen[-300:])
+        before = seen[:seen.find("to run:")]
+        check.true("THE-END" in before, "what was shown before the question: %r" % seen[-600:])
+        check.true("\x1b[2J" not in seen, "an escape sequence reached the terminal")
