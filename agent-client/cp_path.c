@@ -99,12 +99,10 @@ const char *cp_path_base(const struct cp_path *p, char *space, size_t size) {
     return space;
 }
 
-int cp_path_url(const struct cp_path *p, const char *kind, const char *query, char *dst,
-                size_t size, struct err *err) {
-    int head = snprintf(dst, size, "/v1/sandboxes/%s/%s/", p->id, kind);
-    size_t n = head > 0 ? (size_t)head : size;
+int cp_path_encode(char *dst, size_t size, const char *path, const char *query, struct err *err) {
+    size_t n = strlen(dst);
 
-    for (const char *s = p->path + 1; *s != '\0'; s++) {
+    for (const char *s = path; *s != '\0'; s++) {
         unsigned char c = (unsigned char)*s;
 
         if (n + 4 >= size)
@@ -118,6 +116,15 @@ int cp_path_url(const struct cp_path *p, const char *kind, const char *query, ch
         return err_set(err, ERR_INVALID, 0, "the path is too long");
     memcpy(dst + n, query, strlen(query) + 1);
     return 0;
+}
+
+int cp_path_url(const struct cp_path *p, const char *kind, const char *query, char *dst,
+                size_t size, struct err *err) {
+    int head = snprintf(dst, size, "/v1/sandboxes/%s/%s/", p->id, kind);
+
+    if (head < 0 || (size_t)head >= size)
+        return err_set(err, ERR_INVALID, 0, "the path is too long");
+    return cp_path_encode(dst, size, p->path + 1, query, err);
 }
 
 bool cp_path_link_stays(const char *path, const char *target) {

@@ -31,6 +31,9 @@ int cp_path_append(struct cp_path *p, const char *name, struct err *err);
 /* "/v1/sandboxes/ID/KIND/path?query", with every component percent-encoded. */
 int cp_path_url(const struct cp_path *p, const char *kind, const char *query, char *dst,
                 size_t size, struct err *err);
+/* Appends a path to the URL that is in dst[size], percent-encoded but for its slashes, and then the
+ * query as it is. */
+int cp_path_encode(char *dst, size_t size, const char *path, const char *query, struct err *err);
 /* May a symbolic link at `path` (relative to the top of a tree, checked) have this target? Only
  * when it cannot lead out of the tree, whatever other such links are in it: relative, with ".."
  * only at its beginning and not more often than the link is deep. */

@@ -1,5 +1,4 @@
 /* The workspace goes into the sandbox. */
-#include <ctype.h>
 #include <jansson.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -7,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cp_path.h"
 #include "fd.h"
 #include "project.h"
 #include "sandbox_api.h"
@@ -195,20 +195,9 @@ int project_file_url(const struct project *p, const char *path, const char *quer
                      size_t size, struct err *err) {
     int head =
         snprintf(dst, size, "/v1/sandboxes/%s/files" PROJECT_ROOT_IN_SANDBOX "/", p->sandbox);
-    size_t n = head > 0 ? (size_t)head : size;
-    for (const char *s = path; *s != '\0'; s++) {
-        unsigned char c = (unsigned char)*s;
-        if (n + 4 >= size)
-            return err_set(err, ERR_INVALID, 0, "the path is too long");
-        if (isalnum(c) || strchr("/-_.~", c) != NULL)
-            dst[n++] = (char)c;
-        else
-            n += (size_t)snprintf(dst + n, size - n, "%%%02X", c);
-    }
-    if (n + strlen(query) >= size)
+    if (head < 0 || (size_t)head >= size)
         return err_set(err, ERR_INVALID, 0, "the path is too long");
-    memcpy(dst + n, query, strlen(query) + 1);
-    return 0;
+    return cp_path_encode(dst, size, path, query, err);
 }
 
 static int project_push_remove(struct project *p, const char *path, struct err *err) {
