@@ -64,6 +64,8 @@ struct sync_op {
     void (*then)(struct sync_op *op);
     struct api_error error; /* status 0: none */
     struct loop_defer soon;
+    struct loop_timer later;
+    unsigned waits;
 };
 
 /* sync.c */
@@ -88,6 +90,9 @@ void sync_root_pin(struct sync_root *root, const struct sync_need *needs, size_t
 void sync_root_unpin(struct sync_root *root);
 /* Can its changes be told from a layer at all? */
 bool sync_root_has_layers(const struct sync_root *root);
+/* Is all that keeps sync_root_layer() from asking for a new layer what the sync itself has begun?
+ */
+bool sync_root_waits(const struct sync_op *op);
 /* A sync was applied: from which layer can changes be told? Asks for a new one if that pays: true,
  * and sync_finish() comes when it is there. Who was told earlier would start a command at once, and
  * what that writes could not be told from what the sync did. */

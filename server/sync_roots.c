@@ -117,6 +117,13 @@ static size_t sync_root_made(const struct sync_plan *p) {
     return made;
 }
 
+bool sync_root_waits(const struct sync_op *op) {
+    struct sandbox_activity now = sandbox_activity(op->part->sandbox);
+    return now.running > 0 && op->began.running == 0 && op->want.snapshot &&
+           now.started - op->began.started == op->own_tasks &&
+           op->plan.count >= SYNC_ROOT_LAYER_MIN && sync_root_has_layers(op->root);
+}
+
 bool sync_root_layer(struct sync_root *root, struct sync_op *op) {
     struct sandbox *sb = root->part->sandbox;
     struct sandbox_activity now = sandbox_activity(sb);

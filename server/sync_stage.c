@@ -4,11 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
 #include "fileop_status.h"
 #include "sync_apply.h"
 #include "sync_hash.h"
 #include "sync_internal.h"
 #include "sync_upper.h"
+
+#define SYNC_LAYER_WAITS 50u
+#define SYNC_LAYER_WAIT_NS (2 * CLOCK_NS_PER_MS)
 
 static void sync_failed(struct sync_op *op, const struct fileop_result *result) {
     struct err none = {0};
@@ -47,13 +51,24 @@ static void sync_save(struct sync_op *op) {
         sync_encode(op);
 }
 
+/* The file operation that did it may not have ended yet, though it has answered. */
+static void sync_layer(void *arg) {
+    struct sync_op *op = arg;
+    if (op->part != NULL && sync_root_waits(op) && op->waits++ < SYNC_LAYER_WAITS &&
+        loop_timer_at(sandbox_loop(op->part->sandbox), &op->later,
+                      clock_mono_ns() + SYNC_LAYER_WAIT_NS, sync_layer, op, NULL) == 0)
+        return;
+    if (op->part == NULL || !sync_root_layer(op->root, op))
+        sync_finish(op);
+}
+
 static void sync_saved(struct sync_op *op) {
-    if (op->applied) {
-        sync_root_unpin(op->root);
-        if (sync_root_layer(op->root, op))
-            return;
+    if (!op->applied) {
+        sync_finish(op);
+        return;
     }
-    sync_finish(op);
+    sync_root_unpin(op->root);
+    sync_layer(op);
 }
 
 /* APPLY. */

@@ -444,3 +444,15 @@ def _(pair):
             check.equal(missing(copy.sync([file_entry("a", b"a")])), [], "missing")
             check.equal(copy.changes(), {}, "changes")
         forget(pair.client, made)
+
+
+@test("a large sync is over when changes can be told from what is written after it")
+def _(pair):
+    with Box.make(pair.client) as box:
+        data = nonce().encode()
+        transfer(box, {"d%d/f%d" % (i % 10, i): data for i in range(1200)})
+        # At once: for a command that begins before the new layer is there, everything would have to
+        # be looked at, then and ever after.
+        mounts = box.text("grep ' /workspace ' /proc/self/mountinfo; echo new > d0/new")
+        check.holds(mounts, " - overlay ", "the mounts when the first command runs")
+        check.equal(sorted(box.changes()), ["d0/new"], "changes")
