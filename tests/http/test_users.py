@@ -484,9 +484,8 @@ def _(pair):
     at = "/v1/sandboxes/" + one.post("/v1/sandboxes", {"policy": "default"}).json()["id"]
     shell = {"argv": ["sh"], "background": True, "stdin_open": True}
     path = at + "/exec/" + one.post(at + "/exec", shell).json()["id"]
-    narrow, late = new_token(pair, name, policies=["judge"]), None
-    answer = narrow.request("POST", path + "/stdin", b"echo narrow\n")
-    check.error(answer, 403, "policy_not_allowed")
+    narrow = new_token(pair, name, policies=["judge"])
+    check.error(narrow.request("POST", path + "/stdin", b"echo narrow\n"), 403, "policy_not_allowed")
     late = child(one, pair, budget={"until": int(time.time() * 1000) + 30})
     time.sleep(0.05)
     check.error(late.request("POST", path + "/stdin", b"echo late\n"), 429, "budget")
