@@ -125,7 +125,7 @@ static int agent_verify_apart(struct agent *a, struct agent_outcome *o, struct e
     }
     memcpy(own, p->sandbox, sizeof(own));
     memcpy(p->sandbox, other, sizeof(other));
-    int rc = project_push_exact(p, err);
+    int rc = project_push_exact(p, a->o.verify_copy, err);
     if (rc == 0)
         rc = agent_run_command(a, a->o.verify, NULL, o, err);
     memcpy(p->sandbox, own, sizeof(own));

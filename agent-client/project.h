@@ -97,7 +97,8 @@ int project_look(struct project *p, struct err *err);
 int project_push(struct project *p, struct err *err);
 /* As project_push(), whatever is known; and nothing that is not here stays there, but for what
  * ignore files name: the sandbox then has exactly this tree. */
-int project_push_exact(struct project *p, struct err *err);
+/* `used`: files were sent to it before, and commands ran since. */
+int project_push_exact(struct project *p, bool used, struct err *err);
 /* `label` and `by` are for the journal (undo.h). The caller owns *report, also after -1. */
 struct project_pull {
     const char *label, *by, *session;

@@ -320,9 +320,10 @@ static int project_push_differs(void *arg, const struct project_pull_entry *e, s
                    e->path);
 }
 
-int project_push_exact(struct project *p, struct err *err) {
-    if (project_look(p, err) < 0 || project_push_send(p, err) < 0 ||
-        project_push_extras(p, err) < 0)
+int project_push_exact(struct project *p, bool used, struct err *err) {
+    /* Changes are told against what was sent last: what a command made before goes before. */
+    if (project_look(p, err) < 0 || (used && project_push_extras(p, err) < 0) ||
+        project_push_send(p, err) < 0 || project_push_extras(p, err) < 0)
         return -1;
     return project_pull_each(p, project_push_differs, p, err);
 }

@@ -238,6 +238,16 @@ def _(pair):
                    done.stdout)
 
 
+@test("in a copy of the sandbox, too, the verifier sees exactly what is here")
+def _(pair):
+    steps = [{"calls": [("run", {"command": "./run.sh"})]}, {"calls": [("done", {"summary": "x"})]}]
+    with Workspace(pair, "deny write ci/**\n" + RULES) as w, ModelServer(steps) as m:
+        w.write("ci/a", "1")
+        w.write("run.sh", "#!/bin/sh\necho x >ci/kept-away; echo y >here\n", 0o755)
+        done, events = w.agent(m, "t", "ls ci; test ! -e ci/kept-away", "--verify-copy")
+        outcome(done, events, 0, "verified")
+
+
 @test("bounds: requests, tokens, time, money without prices")
 def _(pair):
     busy = lambda messages: {"calls": [("write", {"path": "n", "content": str(len(messages))})]}
