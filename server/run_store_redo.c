@@ -102,6 +102,7 @@ static int run_store_redo_take(void *arg, const char *data, size_t len, struct e
         run_free(run);
         return err_set(err, ERR_SYSTEM, 0, "reading the redo log: out of memory");
     }
+    run_keep_forget_gone(run);
     run_store_link(run);
     runs_put(runs, run);
     return 0;
