@@ -1,0 +1,164 @@
+"""A hostile tenant stays for the day (D10): M does what he can for ten seconds (PINFOLD_TEST_DAYS:
+minutes), N works beside him; nothing of N's is lost, mixed up or seen, the canaries are untouched,
+the audit log tells what M was denied and holds no secret, and of M nothing is left in the end."""
+
+import io
+import os
+import random
+import socket
+import subprocess
+import tarfile
+import threading
+import time
+
+import box
+import canary
+import check
+import harness
+from client import Client, nonce
+from suite import test
+
+SECONDS = 60 * float(os.environ.get("PINFOLD_TEST_DAYS", "0")) or 10
+
+PROGRAMS = [
+    ":(){ :|:& };:",
+    "while :; do :; done",
+    "head -c 2G /dev/zero | tail",
+    "dd if=/dev/zero of=/tmp/x bs=1M",
+    "while printf x; do :; done",
+    "i=0; while mkdir d$i 2>/dev/null; do i=$((i+1)); done",
+    "cat /proc/1/environ /proc/*/environ %(root)s; env",
+    "echo owned >%(open)s; ln -s %(open)s l; echo owned >l",
+    "unshare -Ur true; mount -t proc proc /proc; kill -9 -1",
+    "exec 3<>/dev/tcp/127.0.0.1/%(port)s",
+    "for p in $(seq 1 200); do kill -9 $p 2>/dev/null; done",
+]
+
+
+def tar_bomb():
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for name, kind, link in (("../../out", tarfile.REGTYPE, ""), ("/etc/x", tarfile.REGTYPE, ""),
+                                 ("l", tarfile.SYMTYPE, "/etc"), ("l/passwd", tarfile.REGTYPE, ""),
+                                 ("h", tarfile.LNKTYPE, "/etc/passwd"), ("d", tarfile.CHRTYPE, "")):
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = kind, link
+            tar.addfile(member, io.BytesIO(b""))
+    return out.getvalue()
+
+
+class Hostile:
+    def __init__(self, pair, client, theirs):
+        self.pair, self.client, self.theirs = pair, client, theirs
+        self.until = time.monotonic() + SECONDS
+        self.where = {"root": canary.Canaries.root_only, "open": canary.Canaries.open_file,
+                      "port": canary.Canaries.tcp_port}
+        self.wrong = []
+
+    def expect(self, answer, statuses, what):
+        if answer.status not in statuses:
+            self.wrong.append("%s: %d" % (what, answer.status))
+        if canary.SECRET.encode() in answer.body:
+            self.wrong.append("%s: the canary was read" % what)
+
+    def run(self, dice):
+        text = dice.choice(PROGRAMS) % self.where
+        answer = self.client.post("/v1/runs", self.client.marked(
+            {"sh": text, "limits": {"wall_ms": 700, "cpu_ms": 500, "mem_bytes": 1 << 26,
+                                    "pids": 40, "disk_bytes": 1 << 24}}))
+        self.expect(answer, (200, 429), "a run")
+
+    def pry(self, dice):
+        path, method = dice.choice([
+            ("/v1/runs/%(run)s", "GET"), ("/v1/runs/%(run)s", "DELETE"),
+            ("/v1/runs/%(run)s/events", "GET"), ("/v1/runs/%(run)s/steps/0/stdout", "GET"),
+            ("/v1/runs/%(run)s/replay", "POST"), ("/v1/sandboxes/%(box)s", "DELETE"),
+            ("/v1/sandboxes/%(box)s/files/workspace/secret", "GET"), ("/v1/users", "GET"),
+            ("/v1/tokens/children", "POST"), ("/metrics", "GET"), ("/v1/users/admin", "DELETE")])
+        body = {"scopes": ["admin"]} if method == "POST" else None
+        answer = self.client.request(method, path % self.theirs, body)
+        self.expect(answer, (400, 403, 404, 429), method + " " + path)
+
+    def guess(self, dice):
+        token = "pf_" + "".join(dice.choice("abcdefghijklmnopqrstuvwxyz234567") for _ in range(52))
+        self.expect(Client(self.pair.port, token).get("/v1/me"), (401,), "a guessed token")
+
+    def dawdle(self, dice):
+        with socket.create_connection(("127.0.0.1", self.pair.port)) as one:
+            one.sendall(b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nContent-Le")
+            time.sleep(dice.random() * 0.2)
+
+    def upload(self, dice):
+        made = self.client.post("/v1/sandboxes", {"limits": {"mem_bytes": 1 << 26}})
+        if made.status != 201:
+            self.expect(made, (429,), "a sandbox")
+            return
+        at = "/v1/sandboxes/" + made.json()["id"]
+        self.expect(self.client.request("PUT", at + "/archive/workspace", tar_bomb()),
+                    (200, 204, 400, 403, 409, 422), "a hostile tar")
+        self.expect(self.client.post(at + "/exec", {"sh": dice.choice(PROGRAMS[:6]), "wait": True,
+                                                    "limits": {"wall_ms": 400}}),
+                    (200, 429), "an execution")
+        self.client.delete(at)
+
+    def day(self, number):
+        dice = random.Random(number)
+        while time.monotonic() < self.until:
+            dice.choice([self.run, self.run, self.pry, self.pry, self.guess, self.dawdle,
+                         self.upload])(dice)
+
+
+def tenant(pair, name, **quota):
+    made = pair.client.post("/v1/users", {"name": name, "quota": quota})
+    check.equal(made.status, 201, "a new user")
+    token = pair.client.post("/v1/tokens", {"user": name})
+    check.equal(token.status, 201, "a new token")
+    return Client(pair.port, token.json()["token"], context=pair.context)
+
+
+@test("a hostile tenant stays for the day: the other loses nothing, and nothing of him is left",
+      case="D10", own=True, deadline=60 + int(SECONDS))
+def _(_):
+    with harness.Pair(environment=canary.environment()) as pair:
+        pair.warm_up()
+        m = tenant(pair, "mallory", runs=6, sandboxes=3, mem_bytes=1 << 29)
+        n = tenant(pair, "nora")
+        theirs = {"run": check.ok(n.run(sh="echo " + canary.SECRET))["id"],
+                  "box": n.post("/v1/sandboxes", {}).json()["id"]}
+        written = n.request("PUT", "/v1/sandboxes/%s/files/workspace/secret" % theirs["box"],
+                            canary.SECRET.encode())
+        check.true(written.status < 300, "writing in the sandbox: %d" % written.status)
+        hostile = Hostile(pair, m, theirs)
+        threads = [threading.Thread(target=hostile.day, args=(i,)) for i in range(4)]
+        for one in threads:
+            one.start()
+        done = 0
+        while time.monotonic() < hostile.until:
+            word = nonce()
+            check.equal(check.ok(n.run(sh="echo " + word))["steps"][0]["stdout"], word + "\n",
+                        "the other's output")
+            done += 1
+        for one in threads:
+            one.join(30)
+        check.equal(hostile.wrong, [], "what should not have been answered")
+        check.true(done >= SECONDS, "the other had only %d runs" % done)
+        check.equal(canary.problems(), [], "canaries")
+        check.equal(n.get("/v1/sandboxes/%s/files/workspace/secret" % theirs["box"]).body,
+                    canary.SECRET.encode(), "the other's file")
+        box.delete_all(n)
+        check.equal(pair.client.delete("/v1/users/mallory").status, 204, "deleting him")
+        shown = subprocess.run(
+            [harness.program("pinfold-server"), "audit", "show", "--state", pair.state],
+            capture_output=True, text=True, timeout=20)
+        check.equal(shown.returncode, 0, "audit show: " + shown.stderr[-300:])
+        check.true("mallory" in shown.stdout and "denied" in shown.stdout, "the audit is silent")
+        for secret in (canary.SECRET, m.token, n.token, pair.token):
+            check.true(secret not in shown.stdout, "a secret is in the audit log")
+            check.true(secret.encode() not in pair.log_bytes(), "a secret is in a log")
+        verified = subprocess.run(
+            [harness.program("pinfold-server"), "audit", "verify", "--state", pair.state],
+            capture_output=True, text=True, timeout=20)
+        check.equal(verified.returncode, 0, "audit verify: " + verified.stdout[-300:])
+        m.close()
+        n.close()
+        pair.check_clean(5)
