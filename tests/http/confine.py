@@ -204,9 +204,16 @@ def become(unit):
         if name not in kept:
             LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0)
     if "User" in unit:
-        user = pwd.getpwnam(unit["User"][-1])
+        # Where the package was never installed its user is missing; the state then belongs to the
+        # same other one (harness.server_user).
+        try:
+            user = pwd.getpwnam(unit["User"][-1])
+            group = grp.getgrnam(unit["Group"][-1]).gr_gid
+        except KeyError:
+            user = pwd.getpwnam("nobody")
+            group = user.pw_gid
         os.setgroups([])
-        os.setresgid(*[grp.getgrnam(unit["Group"][-1]).gr_gid] * 3)
+        os.setresgid(*[group] * 3)
         os.setresuid(*[user.pw_uid] * 3)
     if yes(unit, "NoNewPrivileges"):
         call(LIBC.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")

@@ -30,6 +30,11 @@ class Sums(unittest.TestCase):
 """
 
 
+def interruptible():
+    """A shell that started the tests in the background has SIGINT ignored, which is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def end(events):
     check.equal(events[-1]["type"], "end", "last event")
     return events[-1]
@@ -327,7 +332,7 @@ def _(pair):
             [harness.program("pinfold"), "agent", "t", "--verify", "true", "--model-url", m.url,
              "--model", "scripted", "--rules", w.rules, "--json"],
             cwd=w.path, env=w.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, start_new_session=True)
+            stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=interruptible)
         session = None
         for line in child.stdout:
             event = json.loads(line)
@@ -420,7 +425,7 @@ def _(pair):
             [harness.program("pinfold"), "agent", "t", "--verify", "sleep 1000", "--model-url",
              m.url, "--model", "scripted", "--rules", w.rules, "--json"],
             cwd=w.path, env=w.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, start_new_session=True)
+            stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=interruptible)
         there = lambda: pair.client.get("/v1/sandboxes").json()["sandboxes"]
         running = lambda: [one for box_ in there() for one in box.rows(pair.client.get(
             "/v1/sandboxes/%s/exec" % box_["id"]).json()) if one["state"] == "running"]
