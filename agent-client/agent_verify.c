@@ -15,16 +15,17 @@
 #define AGENT_VERIFY_SPARE_MS ((uint64_t)10 * 60 * 1000) /* beside the command: to send files */
 #define AGENT_VERIFY_LOG "verify.log"
 
-/* What the output says about tests: counts, and each failure. */
-static void agent_verify_read(struct agent *a, const struct agent_outcome *o,
-                              struct agent_verdict *v, struct buf *report, struct buf *set) {
+/* What the output says about tests: counts, and each failure. -1: it could not be looked at, so
+ * there is no verdict. */
+static int agent_verify_read(struct agent *a, const struct agent_outcome *o,
+                             struct agent_verdict *v, struct buf *report, struct buf *set,
+                             struct err *err) {
     struct verify_report r;
     struct verify_args args = {.root = a->dir, .count = 1};
-    struct err err;
     args.items[0] = (struct verify_arg){.name = "file", .value = AGENT_VERIFY_LOG};
     if (fd_write_atomic(a->dir, AGENT_VERIFY_LOG, o->output.data != NULL ? o->output.data : "",
-                        o->output.len, 0600, &err) < 0)
-        return;
+                        o->output.len, 0600, err) < 0)
+        return err_wrap(err, "keeping the verifier's output");
     verify_run(verify_find("log"), &args, &r);
     if (r.passed + r.failed + r.skipped > 0) {
         v->counted = true;
@@ -42,6 +43,7 @@ static void agent_verify_read(struct agent *a, const struct agent_outcome *o,
         (void)buf_printf(set, NULL, "%s\n", f->name);
     }
     verify_report_done(&r);
+    return 0;
 }
 
 /* Runners that found no test at all and are content with that. */
@@ -143,9 +145,10 @@ int agent_verify(struct agent *a, struct agent_verdict *v, struct buf *report, s
     buf_init(&set, (size_t)1024 * 1024);
     agent_say_wait(a, "the verifier runs");
     int rc = agent_verify_apart(a, &o, err);
+    if (rc == 0)
+        rc = agent_verify_read(a, &o, v, report, &set, err);
     if (rc == 0) {
         v->ran = true;
-        agent_verify_read(a, &o, v, report, &set);
         agent_verify_judge(a, &o, v);
         const char *lost = v->pass ? agent_protect_lost(a) : NULL;
         if (lost != NULL) {

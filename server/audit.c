@@ -370,6 +370,19 @@ int audit_accepted(struct audit *a, const struct audit_asked *asked, struct audi
     return 0;
 }
 
+void audit_asked_to_end(struct audit *a, const struct audit_asked *asked, struct audit_mark *mark) {
+    struct err err;
+    err_clear(&err);
+    memset(mark, 0, sizeof(*mark));
+    if (!a->open)
+        return;
+    (void)audit_sick(a); /* perhaps it can be written again */
+    buf_clear(&a->fields);
+    audit_record_asked(&a->fields, asked);
+    if (audit_add(a, &err) == 0)
+        *mark = a->chain.written;
+}
+
 static void audit_count(struct audit *a) {
     if (a->sums.slot == 0)
         loop_timer_at(a->options.loop, &a->sums, clock_mono_ns() + AUDIT_SUMS_NS, audit_sums, a,

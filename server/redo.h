@@ -25,7 +25,8 @@ struct redo {
 /* Opens dir/name, or makes it with mode 0600. What is in it stays until redo_reset(). */
 int redo_open(struct redo *r, int dir, const char *name, struct err *err);
 void redo_close(struct redo *r); /* fd -1 allowed */
-/* Calls fn for each whole entry, in order; a failure of fn ends it. */
+/* Calls fn for each whole entry, in order; a failure of fn ends it. What is not whole is cut off,
+ * so that entries can be added. */
 int redo_read(struct redo *r, int (*fn)(void *arg, const char *data, size_t len, struct err *err),
               void *arg, struct err *err);
 /* Appends one entry made of `count` parts. On failure (ENOSPC, too long) there is none. */

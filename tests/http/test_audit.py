@@ -225,6 +225,9 @@ def _(_pair):
         with Box.make(client) as box:
             running = client.submit(argv=["sleep", "2"])
             client.wait_state(running, ("running",))
+            doomed = client.submit(argv=["sleep", "60"])
+            client.wait_state(doomed, ("running",))
+            box.put("/workspace/old", b"x")
             fill = os.path.join(audit, "fill")
             with open(fill, "wb", buffering=0) as file:
                 try:
@@ -244,6 +247,10 @@ def _(_pair):
             check.error(client.post("/v1/sandboxes", {}), 503, "audit")
             check.equal(pair.probe("/readyz"), 503, "/readyz")
             check.equal(pair.probe("/healthz"), 200, "/healthz")
+            # What ends something needs no room, and makes some.
+            check.equal(client.delete("/v1/runs/" + doomed).status, 200, "cancelling a run")
+            check.equal(client.delete(box.path + "/files/workspace/old").status, 204,
+                        "deleting a file")
             check.ok(client.wait_done(running))
             check.equal(len(of(pair, type="accepted")), before, "records of accepted work")
             os.unlink(fill)
@@ -256,6 +263,8 @@ def _(_pair):
         check.true("recovered" in types, "no record says that it recovered: %s", types[-9:])
         check.true(of(pair, type="ended", id=running),
                    "the run that ended meanwhile has no record")
+        check.true(of(pair, type="asked", op="DELETE /v1/runs/{}", id=doomed),
+                   "who cancelled a run meanwhile has no record")
         pair.stop()
         code, text = ledger.tool("audit", "verify", state=pair.state)
         check.equal(code, 0, "exit code of verify (%s)" % text)

@@ -100,6 +100,19 @@ static void test_half_an_entry_is_none(void **state) {
     }
 }
 
+/* Entries that come after the restart are found by the next one. */
+static void test_entries_behind_half_of_one_are_found(void **state) {
+    struct place *p = *state;
+    add(p, "first", "");
+    add(p, "second", "");
+    int fd = openat(p->dir, "log", O_WRONLY | O_CLOEXEC);
+    assert_int_equal(ftruncate(fd, (off_t)p->redo.len - 3), 0);
+    close(fd);
+    expect(p, "first;");
+    add(p, "third", "");
+    expect(p, "first;third;");
+}
+
 static void test_a_byte_that_changed_ends_it(void **state) {
     struct place *p = *state;
     add(p, "first", "");
@@ -151,6 +164,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_entries_come_back_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_emptied, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_half_an_entry_is_none, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_entries_behind_half_of_one_are_found, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_a_byte_that_changed_ends_it, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_no_room, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_bounds, set_up, tear_down),
