@@ -153,17 +153,24 @@ static void accounts_live_watch(struct accounts_live *l) {
         inotify_add_watch(l->notify, STATE_TOKENS, ACCOUNTS_LIVE_EVENTS | IN_DONT_FOLLOW);
 }
 
-static void accounts_live_event(void *arg, uint32_t events) {
-    struct accounts_live *l = arg;
+bool accounts_live_look(struct accounts_live *l) {
     char space[4096] __attribute__((aligned(__alignof__(struct inotify_event))));
+    bool any = false;
     struct err err;
-    (void)events;
-    while (read(l->notify, space, sizeof(space)) > 0) {
-    }
+    while (read(l->notify, space, sizeof(space)) > 0)
+        any = true;
+    if (!any)
+        return false;
     err_clear(&err);
     accounts_live_watch(l);
     if (accounts_live_read(l, &err) < 0)
         log_err(l->log, LOG_ERROR, "accounts_unreadable", &err);
+    return true;
+}
+
+static void accounts_live_event(void *arg, uint32_t events) {
+    (void)events;
+    accounts_live_look(arg);
 }
 
 int accounts_live_start(struct accounts_live *l, struct loop *loop, struct store *store,

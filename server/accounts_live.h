@@ -2,7 +2,8 @@
  *
  * STATE/server/accounts.changed is watched (inotify): whoever changes users or tokens from another
  * process writes to it afterwards. So is STATE/server/tokens, the list that `pinfold-server init`
- * makes (accounts_import.h). There is no look at any file in the path of a request. */
+ * makes (accounts_import.h). There is no look at any file in the path of a
+ * request with a known token. */
 #pragma once
 
 #include "accounts.h"
@@ -41,3 +42,6 @@ void accounts_live_written(struct accounts_live *l);
 void accounts_live_added(struct accounts_live *l, const struct accounts_token *t);
 /* Reads now what has changed. */
 int accounts_live_read(struct accounts_live *l, struct err *err);
+/* Likewise, if an event says that something has, which the loop has not come to yet; -> whether one
+ * did. Costs one read() otherwise: good enough for every token that is not known. */
+bool accounts_live_look(struct accounts_live *l);

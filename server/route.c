@@ -151,9 +151,12 @@ static int route_check_share(const struct server *s, const struct accounts_user 
 
 static int route_authenticate(struct server *s, struct http_req *req, const struct route_args *args,
                               struct api_error *error) {
-    struct accounts_token *token =
-        accounts_check(s->accounts.accounts, http_header(req, "Authorization"), clock_real_ms());
+    const char *header = http_header(req, "Authorization");
+    struct accounts_token *token = accounts_check(s->accounts.accounts, header, clock_real_ms());
     bool in_url = route_in_url(req, args);
+    /* Its making may be an event of this very round that is not handled yet. */
+    if (token == NULL && accounts_live_look(&s->accounts))
+        token = accounts_check(s->accounts.accounts, header, clock_real_ms());
     if (token == NULL)
         return api_error_set(error, 401, "unauthorized", NULL, "%s",
                              in_url ? ROUTE_NO_SECRET_IN_URL
