@@ -80,6 +80,17 @@ int admit_network(enum request_network wish, struct api_error *error) {
                          "The policy allows no network, only \"none\".");
 }
 
+int admit_backend(enum backend wish, const struct wire_policy *policy, enum backend *out,
+                  struct api_error *error) {
+    enum backend backend = wish != BACKEND_NONE ? wish : (enum backend)policy->backend;
+    if (!(policy->backends & BACKEND_BIT(backend)))
+        return api_error_set(error, 403, "policy_backend", "/backend",
+                             "The policy does not allow the back end %s, only %s.",
+                             backend_name(backend), backend_name(policy->backend));
+    *out = backend;
+    return 0;
+}
+
 static int admit_shape(const struct run_request *req, const struct wire_policy *policy,
                        struct api_error *error) {
     if (req->step_count > policy->max_steps)

@@ -24,6 +24,9 @@ int admit_check(const struct run_request *req, const struct wire_policy *policy,
 int admit_limits(const struct request_limits *wish, const struct wire_policy *policy,
                  struct limits_effective *out, struct api_error *error);
 int admit_network(enum request_network wish, struct api_error *error);
+/* BACKEND_NONE: the policy's default. */
+int admit_backend(enum backend wish, const struct wire_policy *policy, enum backend *out,
+                  struct api_error *error);
 /* Wishes of a step (or of an execution) within what the whole has. `prefix` is the JSON pointer of
  * what has the limits ("/steps/1", ""). */
 int admit_step_limits(const struct request_limits *wish, const char *prefix,

@@ -296,6 +296,7 @@ int answer_encode(const struct run *run, size_t position, struct buf *out, struc
     json_out_str(&j, "sha256", sha256);
     json_out_close(&j, '}');
     json_out_str(&j, "image", run->image);
+    json_out_str(&j, "backend", backend_name(run->backend));
     run_keep_write(&j, run);
     answer_timing(&j, run);
     json_out_open(&j, "network", '{');

@@ -96,6 +96,31 @@ static void api_info_output(struct json_out *j) {
     json_out_close(j, '}');
 }
 
+static void api_info_proofs(struct json_out *j, const struct link *shard) {
+    json_out_open(j, "capabilities", '[');
+    for (size_t i = 0; i < shard->capability_count; i++)
+        api_info_capability(j, &shard->capabilities[i]);
+    api_info_output(j);
+    json_out_close(j, ']');
+}
+
+/* A back end that is there: its shards, and what they proved. */
+static void api_info_backend(struct json_out *j, struct server *s, enum backend backend) {
+    struct links_totals t;
+    const struct link *shard = links_first_ready_of(&s->links, backend);
+    if (shard == NULL)
+        return;
+    links_sum(&s->links, backend, &t);
+    json_out_open(j, NULL, '{');
+    json_out_str(j, "name", backend_name(backend));
+    json_out_u64(j, "shards", t.ready);
+    json_out_u64(j, "slots", t.slots);
+    json_out_u64(j, "warm", t.warm);
+    json_out_str(j, "health", t.health);
+    api_info_proofs(j, shard);
+    json_out_close(j, '}');
+}
+
 void api_info_capabilities(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct buf out;
@@ -109,16 +134,16 @@ void api_info_capabilities(struct server *s, struct http_req *req, const struct 
         http_reply_error(req, &error);
         return;
     }
-    links_sum(&s->links, &t);
+    links_sum(&s->links, BACKEND_NONE, &t);
     api_info_begin(&j, &out);
     json_out_u64(&j, "shards", t.ready);
     json_out_u64(&j, "slots", t.slots);
     json_out_u64(&j, "warm", t.warm);
     json_out_str(&j, "health", t.health);
-    json_out_open(&j, "capabilities", '[');
-    for (size_t i = 0; i < shard->capability_count; i++)
-        api_info_capability(&j, &shard->capabilities[i]);
-    api_info_output(&j);
+    api_info_proofs(&j, shard);
+    json_out_open(&j, "backends", '[');
+    for (uint32_t b = BACKEND_NATIVE; b < BACKEND_COUNT; b++)
+        api_info_backend(&j, s, (enum backend)b);
     json_out_close(&j, ']');
     api_info_end(req, &j);
 }

@@ -44,7 +44,7 @@ static void api_metrics_layers(struct server *s, struct metrics_gauges *g) {
 
 static void api_metrics_links(const struct server *s, struct metrics_gauges *g) {
     struct links_totals t;
-    links_sum(&s->links, &t);
+    links_sum(&s->links, BACKEND_NONE, &t);
     g->shards = t.shards;
     g->shards_ready = t.ready;
     g->shards_healthy = t.healthy;

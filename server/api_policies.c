@@ -193,6 +193,20 @@ void api_policies_list(struct server *s, struct http_req *req, const struct rout
     api_reply_buf(req, 200, "application/json", &out, json_out_end(&j, NULL));
 }
 
+/* The policy's own first. */
+static void api_policies_backends(struct json_out *j, const struct wire_policy *p,
+                                  const json_t *root) {
+    json_out_open(j, "backends", '{');
+    json_out_open(j, "allow", '[');
+    json_out_str(j, NULL, backend_name(p->backend));
+    for (uint32_t b = BACKEND_NATIVE; b < BACKEND_COUNT; b++)
+        if ((p->backends & BACKEND_BIT(b)) && b != p->backend)
+            json_out_str(j, NULL, backend_name(b));
+    json_out_close(j, ']');
+    api_policies_why(j, api_policies_text(root, "backends", "why", NULL));
+    json_out_close(j, '}');
+}
+
 static void api_policies_write(struct json_out *j, const struct wire_policy *p,
                                const json_t *root) {
     const char *set = api_policies_text(root, "syscalls", "set", NULL);
@@ -213,6 +227,7 @@ static void api_policies_write(struct json_out *j, const struct wire_policy *p,
     json_out_u64(j, "max", p->max_steps);
     api_policies_why(j, api_policies_text(root, "steps", "why", NULL));
     json_out_close(j, '}');
+    api_policies_backends(j, p, root);
     json_out_open(j, "sentences", '{');
     api_policies_say_read(j);
     api_policies_say_write(j, p);

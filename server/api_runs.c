@@ -191,26 +191,47 @@ static int api_runs_check_quota(struct server *s, const struct http_req *req,
     return rc;
 }
 
-/* Takes body->inputs over. */
-static struct run *api_runs_accept(struct server *s, struct run_request *r, struct http_req *req,
-                                   struct api_runs_body *body, struct api_error *error) {
+const struct wire_policy *api_runs_policy(struct server *s, const char *name, enum backend wish,
+                                          enum backend *backend, struct api_error *error) {
     const struct link *shard = links_first_ready(&s->links);
     if (shard == NULL) {
         api_error_set(error, 503, "no_runner", NULL,
                       "No runner is connected, so nothing can be run now.");
         return NULL;
     }
-    if (api_runs_check_policy(req, r->policy, error) < 0 || api_runs_check_env(req, r, error) < 0)
+    const struct link_policy *policy = link_policy(shard, name);
+    if (policy != NULL && admit_backend(wish, &policy->head, backend, error) < 0)
         return NULL;
-    const struct link_policy *policy = link_policy(shard, r->policy);
+    if (policy != NULL && shard->welcome.backend != *backend) {
+        shard = links_first_ready_of(&s->links, *backend);
+        if (shard == NULL) {
+            api_error_set(error, 503, "no_runner", "/backend",
+                          "No runner of the back end %s is connected.", backend_name(*backend));
+            return NULL;
+        }
+        policy = link_policy(shard, name); /* each may give less of something */
+    }
     if (policy == NULL) {
         api_error_set(error, 400, "unknown_policy", "/policy", "There is no policy named %s.",
-                      r->policy);
+                      name);
         return NULL;
     }
+    return &policy->head;
+}
+
+/* Takes body->inputs over. */
+static struct run *api_runs_accept(struct server *s, struct run_request *r, struct http_req *req,
+                                   struct api_runs_body *body, struct api_error *error) {
+    if (api_runs_check_policy(req, r->policy, error) < 0 || api_runs_check_env(req, r, error) < 0)
+        return NULL;
+    enum backend backend = BACKEND_NONE;
+    const struct wire_policy *policy = api_runs_policy(s, r->policy, r->backend, &backend, error);
+    if (policy == NULL)
+        return NULL;
+    r->backend = backend;
     struct admit admit;
     struct accounts_hold hold = {0};
-    if (admit_check(r, &policy->head, &admit, error) < 0)
+    if (admit_check(r, policy, &admit, error) < 0)
         return NULL;
     if (server_check_memory(s, admit.run.values.v[LIMIT_MEM_BYTES], error) < 0 ||
         api_runs_check_quota(s, req, &admit, error) < 0 ||
@@ -220,7 +241,7 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
     }
     struct err err;
     err_clear(&err);
-    struct run *run = run_new(&s->runs, r, &policy->head, &admit, &err);
+    struct run *run = run_new(&s->runs, r, policy, &admit, &err);
     free(admit.steps);
     if (run != NULL) {
         run->token = accounts_token_ref(req->token);

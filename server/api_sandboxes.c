@@ -101,23 +101,22 @@ static void api_sandboxes_left(struct http_req *req) {
     sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
 }
 
+/* A snapshot can only be used where it is. */
 static const struct wire_policy *api_sandboxes_policy(struct server *s, const char *name,
-                                                      const char *shard, struct api_error *error) {
-    const struct link *l = shard[0] != '\0' ? links_find(&s->links, shard) : NULL;
-    if (l == NULL || l->state != LINK_READY)
-        l = links_first_ready(&s->links);
-    if (l == NULL) {
-        api_error_set(error, 503, "no_runner", NULL,
-                      "No runner is connected, so no sandbox can be made now.");
+                                                      enum backend wish, struct sandbox_spec *spec,
+                                                      struct api_error *error) {
+    const struct link *l = spec->shard[0] != '\0' ? links_find(&s->links, spec->shard) : NULL;
+    const struct link_policy *p = l != NULL && l->state == LINK_READY ? link_policy(l, name) : NULL;
+    if (p == NULL)
+        return api_runs_policy(s, name, wish, &spec->backend, error);
+    if (wish != BACKEND_NONE && wish != l->welcome.backend) {
+        api_error_set(error, 400, "conflict", "/backend",
+                      "The snapshot is one of the back end %s, so the sandbox must be, too.",
+                      backend_name(l->welcome.backend));
         return NULL;
     }
-    const struct link_policy *p = link_policy(l, name);
-    if (p == NULL) {
-        api_error_set(error, 400, "unknown_policy", "/policy", "There is no policy named %s.",
-                      name);
-        return NULL;
-    }
-    return &p->head;
+    wish = (enum backend)l->welcome.backend;
+    return admit_backend(wish, &p->head, &spec->backend, error) < 0 ? NULL : &p->head;
 }
 
 /* What comes from the snapshot that it starts from. */
@@ -159,7 +158,8 @@ static int api_sandboxes_spec(struct server *s, const struct sandbox_request *r,
     spec->idle_ms = r->idle_ms != 0 ? r->idle_ms : SANDBOX_IDLE_DEFAULT_MS;
     if (r->from != NULL && api_sandboxes_from(s, r, req->user_name, spec, error) < 0)
         return -1;
-    const struct wire_policy *policy = api_sandboxes_policy(s, policy_name, spec->shard, error);
+    const struct wire_policy *policy =
+        api_sandboxes_policy(s, policy_name, r->backend, spec, error);
     if (policy == NULL || admit_network(r->network, error) < 0 ||
         admit_limits(&r->limits, policy, &spec->limits, error) < 0 ||
         api_runs_check_image(spec->image, error) < 0)

@@ -146,7 +146,7 @@ static void api_top_users(struct json_out *j, const struct top *t) {
 /* How busy the others are is nobody's business: what is in use is for administrators. */
 static void api_top_pool(struct json_out *j, const struct server *s, bool all) {
     struct links_totals t;
-    links_sum(&s->links, &t);
+    links_sum(&s->links, BACKEND_NONE, &t);
     json_out_open(j, "pool", '{');
     json_out_u64(j, "shards", t.ready);
     json_out_u64(j, "slots", t.slots);

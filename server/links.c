@@ -101,16 +101,17 @@ static void links_insert(struct links *s, const char *name) {
     s->items[at] = l;
 }
 
-/* run/runner.<digits>.sock, as the runner names them. */
+/* run/runner.<digits>.sock and run/docker.<digits>.sock, as the runners name them. */
 static bool links_is_socket(const char *name) {
     unsigned shard = 0;
-    char whole[LINK_NAME_MAX];
-    char path[LINK_NAME_MAX];
-    if (sscanf(name, "runner.%5u.sock", &shard) != 1)
+    char runner[LINK_NAME_MAX], docker[LINK_NAME_MAX], path[LINK_NAME_MAX];
+    if (sscanf(name, "runner.%5u.sock", &shard) != 1 &&
+        sscanf(name, "docker.%5u.sock", &shard) != 1)
         return false;
-    snprintf(whole, sizeof(whole), STATE_RUNNER_SOCKET, shard);
+    snprintf(runner, sizeof(runner), STATE_RUNNER_SOCKET, shard);
+    snprintf(docker, sizeof(docker), STATE_DOCKER_SOCKET, shard);
     return (size_t)snprintf(path, sizeof(path), STATE_RUN "/%s", name) < sizeof(path) &&
-           strcmp(path, whole) == 0;
+           (strcmp(path, runner) == 0 || strcmp(path, docker) == 0);
 }
 
 static void links_look(struct links *s) {
@@ -207,15 +208,16 @@ static bool links_less_busy(const struct link *a, const struct link *b, enum lin
 }
 
 static struct link *links_pick_kind(const struct links *s, enum link_pool_kind kind,
-                                    const char *policy, const uint8_t sha256[32], bool *known) {
+                                    const struct links_wish *wish, bool *known) {
     struct link *best = NULL;
     bool seen = false;
     for (size_t i = 0; i < s->count; i++) {
         struct link *l = s->items[i];
         if (l->state != LINK_READY)
             continue;
-        const struct link_policy *p = link_policy(l, policy);
-        if (p == NULL || memcmp(p->head.sha256, sha256, 32) != 0)
+        const struct link_policy *p = link_policy(l, wish->policy);
+        if (l->welcome.backend != wish->backend || p == NULL ||
+            memcmp(p->head.sha256, wish->sha256, 32) != 0)
             continue;
         seen = true;
         bool room = kind == LINK_RUNS ? link_has_room(l) : link_has_sandbox_room(l);
@@ -227,27 +229,43 @@ static struct link *links_pick_kind(const struct links *s, enum link_pool_kind k
     return best;
 }
 
-struct link *links_pick(const struct links *s, const char *policy, const uint8_t sha256[32],
-                        bool *known) {
-    return links_pick_kind(s, LINK_RUNS, policy, sha256, known);
+struct link *links_pick(const struct links *s, const struct links_wish *wish, bool *known) {
+    return links_pick_kind(s, LINK_RUNS, wish, known);
 }
 
-struct link *links_pick_sandbox(const struct links *s, const char *policy, const uint8_t sha256[32],
-                                bool *known) {
-    return links_pick_kind(s, LINK_SANDBOXES, policy, sha256, known);
+struct link *links_pick_sandbox(const struct links *s, const struct links_wish *wish, bool *known) {
+    return links_pick_kind(s, LINK_SANDBOXES, wish, known);
 }
 
 const struct link *links_first_ready(const struct links *s) {
+    const struct link *best = NULL;
+    for (size_t i = 0; i < s->count; i++) {
+        const struct link *l = s->items[i];
+        if (l->state == LINK_READY && (best == NULL || l->welcome.backend < best->welcome.backend))
+            best = l;
+    }
+    return best;
+}
+
+const struct link *links_first_ready_of(const struct links *s, enum backend backend) {
     for (size_t i = 0; i < s->count; i++)
-        if (s->items[i]->state == LINK_READY)
+        if (s->items[i]->state == LINK_READY && s->items[i]->welcome.backend == backend)
             return s->items[i];
     return NULL;
 }
 
-void links_sum(const struct links *s, struct links_totals *out) {
+/* Its socket tells, also while there is no connection. */
+enum backend links_backend(const struct link *l) {
+    static const char docker[] = STATE_RUN "/docker.";
+    return strncmp(l->name, docker, sizeof(docker) - 1) == 0 ? BACKEND_DOCKER : BACKEND_NATIVE;
+}
+
+void links_sum(const struct links *s, enum backend backend, struct links_totals *out) {
     *out = (struct links_totals){.health = ""};
     for (size_t i = 0; i < s->count; i++) {
         const struct link *l = s->items[i];
+        if (backend != BACKEND_NONE && links_backend(l) != backend)
+            continue;
         out->shards++;
         if (l->state != LINK_READY)
             continue;

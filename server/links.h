@@ -42,19 +42,26 @@ void links_start(struct links *s, struct loop *loop, struct log *log,
                  const struct links_watch *watch);
 void links_stop(struct links *s);
 
-/* The ready shard with the smallest share of its slots in use among those whose policy `name` has
- * this hash; NULL when none has room. *known (may be NULL) tells whether any ready shard has that
- * policy at all. */
-struct link *links_pick(const struct links *s, const char *policy, const uint8_t sha256[32],
-                        bool *known);
+/* What a jail is to be. */
+struct links_wish {
+    const char *policy;
+    const uint8_t *sha256; /* 32 bytes: the policy must have this hash */
+    enum backend backend;
+};
+/* The ready shard with the smallest share of its slots in use among those that fit; NULL when none
+ * has room. *known (may be NULL) tells whether any ready shard fits at all. */
+struct link *links_pick(const struct links *s, const struct links_wish *wish, bool *known);
 /* The same for sandboxes. */
-struct link *links_pick_sandbox(const struct links *s, const char *policy, const uint8_t sha256[32],
-                                bool *known);
+struct link *links_pick_sandbox(const struct links *s, const struct links_wish *wish, bool *known);
 /* The shard with this socket; NULL when there is none. */
 struct link *links_find(const struct links *s, const char *name);
-/* The shard whose policies and capabilities the API shows: the first that is ready; NULL if none.
- */
+/* The shard whose policies the API shows: the first that is ready, a native one if there is one;
+ * NULL if none. */
 const struct link *links_first_ready(const struct links *s);
+/* The first that is ready of this back end; NULL if none. */
+const struct link *links_first_ready_of(const struct links *s, enum backend backend);
+/* Of a shard, connected or not. */
+enum backend links_backend(const struct link *l);
 
 struct links_totals {
     uint32_t shards, ready;
@@ -62,4 +69,5 @@ struct links_totals {
     const char *health; /* of the first ready shard that is not well, "" when all are */
     uint32_t healthy;   /* ready and well */
 };
-void links_sum(const struct links *s, struct links_totals *out);
+/* Of the shards of one back end, or (BACKEND_NONE) of all. */
+void links_sum(const struct links *s, enum backend backend, struct links_totals *out);

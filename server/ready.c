@@ -7,7 +7,7 @@
 #include "server.h"
 
 static const char *const ready_layers[] = {
-    "server", "runner", "sandboxes", "store", "disk", "audit", "queue", NULL,
+    "server", "runner", "docker", "sandboxes", "store", "disk", "audit", "queue", NULL,
 };
 
 const char *ready_layer(size_t index) {
@@ -36,13 +36,19 @@ __attribute__((format(printf, 3, 4))) static void ready_add(struct ready_list *l
 }
 
 static void ready_runner(struct server *s, struct ready_list *l) {
-    struct links_totals t;
-    links_sum(&s->links, &t);
-    if (t.ready == 0)
+    struct links_totals native, docker;
+    links_sum(&s->links, BACKEND_NATIVE, &native);
+    links_sum(&s->links, BACKEND_DOCKER, &docker);
+    /* A server with containers alone is as good. */
+    if (native.ready == 0 && (docker.ready == 0 || native.shards > 0))
         ready_add(l, "runner", "no runner is connected: %s", s->links.last_error);
-    else if (t.healthy == 0)
-        ready_add(l, "runner", "%s", t.health);
-    else if (sandboxes_adopting(&s->sandboxes))
+    else if (native.ready > 0 && native.healthy == 0)
+        ready_add(l, "runner", "%s", native.health);
+    if (docker.shards > 0 && docker.ready == 0)
+        ready_add(l, "docker", "pinfold-runner-docker does not answer");
+    else if (docker.ready > 0 && docker.healthy == 0)
+        ready_add(l, "docker", "%s", docker.health);
+    if (l->count == 0 && sandboxes_adopting(&s->sandboxes))
         ready_add(l, "sandboxes", "sandboxes are being taken over from an earlier server");
 }
 

@@ -98,6 +98,7 @@ struct run *run_new(struct runs *runs, struct run_request *request,
         return NULL;
     }
     run->policy = *policy;
+    run->backend = request->backend != BACKEND_NONE ? request->backend : BACKEND_NATIVE;
     str_copy(run->image, sizeof(run->image), request->image);
     trace_label_request(run->label, request);
     run->limits = admit->run;

@@ -94,6 +94,7 @@ struct run {
     struct accounts_token *token; /* that asked for it; counted; NULL = of an earlier server */
     struct accounts_hold hold;    /* of that token's budget */
     char image[WIRE_NAME_MAX];
+    enum backend backend;
     char label[TRACE_LABEL_SIZE]; /* what it runs, for people */
     struct trace trace;
     char *trace_state; /* "TRACESTATE=…" of the request, until it is done; NULL = none; owned */

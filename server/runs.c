@@ -245,8 +245,9 @@ static void runs_dispatch(void *arg) {
            (node = queue_next(&runs->queue)) != NULL) {
         struct run *run = runs_of_node(node);
         bool known = false;
-        struct link *link = links_pick(runs->links, run->policy.name, run->policy.sha256, &known);
-        if (link == NULL && !known && links_first_ready(runs->links) != NULL) {
+        const struct links_wish wish = {run->policy.name, run->policy.sha256, run->backend};
+        struct link *link = links_pick(runs->links, &wish, &known);
+        if (link == NULL && !known && links_first_ready_of(runs->links, run->backend) != NULL) {
             runs_give_up(runs, run, "policy"); /* it changed while the run waited */
             continue;
         }

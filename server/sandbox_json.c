@@ -44,6 +44,7 @@ void sandbox_json_write(struct json_out *j, const char *key, const struct sandbo
     json_out_str(j, "sha256", sha);
     json_out_close(j, '}');
     json_out_str(j, "image", spec->image);
+    json_out_str(j, "backend", backend_name(spec->backend));
     json_out_open(j, "network", '{');
     json_out_str(j, "mode", "none");
     json_out_close(j, '}');

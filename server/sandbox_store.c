@@ -54,10 +54,11 @@ static json_t *sandbox_store_encode(const struct sandbox *sb) {
     trace_write_text(&spec->trace, trace);
     store_file_hex(spec->policy.sha256, 32, sha);
     json_t *root =
-        json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "version", SANDBOX_STORE_VERSION,
-                  "owner", spec->owner, "image", spec->image, "policy", spec->policy.name,
-                  "policy_sha256", sha, "shard", sb->shard, "disk", (json_int_t)spec->disk,
-                  "ttl_ms", (json_int_t)spec->ttl_ms, "idle_ms", (json_int_t)spec->idle_ms);
+        json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "version",
+                  SANDBOX_STORE_VERSION, "owner", spec->owner, "image", spec->image, "backend",
+                  backend_name(spec->backend), "policy", spec->policy.name, "policy_sha256", sha,
+                  "shard", sb->shard, "disk", (json_int_t)spec->disk, "ttl_ms",
+                  (json_int_t)spec->ttl_ms, "idle_ms", (json_int_t)spec->idle_ms);
     json_t *more = json_pack(
         "{s:o, s:o, s:O, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "limits",
         limits_json_encode(&spec->limits), "env", sandbox_store_env(&spec->env), "metadata",
@@ -157,6 +158,10 @@ static const char *sandbox_store_spec(const json_t *root, struct sandbox_spec *s
         (bad = sandbox_store_number(root, "idle_ms", SANDBOX_TTL_MAX_MS, &spec->idle_ms)) != NULL ||
         (bad = sandbox_store_spec_env(root, spec)) != NULL)
         return bad;
+    const char *backend = json_string_value(json_object_get(root, "backend"));
+    spec->backend = backend != NULL ? backend_by_name(backend) : BACKEND_NATIVE;
+    if (spec->backend == BACKEND_NONE)
+        return "backend";
     const char *token = json_string_value(json_object_get(root, "token"));
     if (token != NULL)
         str_copy(spec->token, sizeof(spec->token), token);

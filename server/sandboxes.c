@@ -236,8 +236,9 @@ static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_
             return 0;
     } else {
         const struct wire_policy *p = &sb->spec.policy;
-        link = links_pick_sandbox(s->links, p->name, p->sha256, &known);
-        if (link == NULL && !known && links_first_ready(s->links) != NULL)
+        const struct links_wish wish = {p->name, p->sha256, sb->spec.backend};
+        link = links_pick_sandbox(s->links, &wish, &known);
+        if (link == NULL && !known && links_first_ready_of(s->links, sb->spec.backend) != NULL)
             return api_error_set(why, 503, "policy_changed", "/policy",
                                  "The policy changed meanwhile. Try again.");
         if (link == NULL)

@@ -45,6 +45,7 @@ struct sandbox_spec {
     char owner[SANDBOX_OWNER_SIZE];
     char token[ACCOUNTS_TOKEN_ID_SIZE]; /* id of the one that asked for it; "" = not known */
     char image[WIRE_NAME_MAX];
+    enum backend backend;
     struct wire_policy policy;
     struct limits_effective limits;
     struct request_env env;  /* owned: one allocation each */

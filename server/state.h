@@ -38,6 +38,7 @@
 #define STATE_LOCK_IMAGES "images/.lock"
 /* Relative to the state directory; %u is the shard. */
 #define STATE_RUNNER_SOCKET "run/runner.%u.sock"
+#define STATE_DOCKER_SOCKET "run/docker.%u.sock" /* of pinfold-runner-docker */
 
 #define STATE_PATH_MAX 4096
 

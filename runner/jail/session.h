@@ -35,6 +35,7 @@ struct session_config {
     const struct wire_capability *capability; /* what the start-up probes found */
     uint32_t capabilities;
     uint32_t shard, slots, sandboxes;
+    enum backend backend; /* what its jails are made of */
     /* The connection is over; `why` is "" when the server closed it. The session is freed by itself
      * once its jails are gone, and must not be used after this call. */
     void (*closed)(void *arg, const char *why);

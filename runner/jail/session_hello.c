@@ -45,6 +45,8 @@ static int session_hello_policy(struct session *s, const struct policy *p, struc
     msg->network = p->network;
     msg->end_on = p->end_on;
     msg->max_steps = p->max_steps;
+    msg->backends = (uint16_t)p->backends;
+    msg->backend = (uint16_t)p->backend;
     msg->text_size = (uint32_t)p->text_size;
     memcpy(msg + 1, p->text, p->text_size);
     session_send(s, msg, size);
@@ -71,7 +73,8 @@ int session_hello(struct session *s, struct err *err) {
                                    .capabilities = s->cfg->capabilities,
                                    .execs = SESSION_EXECS_MAX,
                                    .keep_ms = (uint32_t)(s->cfg->hold->keep_ns / CLOCK_NS_PER_MS),
-                                   .sandboxes = s->cfg->sandboxes};
+                                   .sandboxes = s->cfg->sandboxes,
+                                   .backend = s->cfg->backend};
     wire_head_init(&welcome.head, WIRE_WELCOME, sizeof welcome, 0, 0);
     session_send(s, &welcome, sizeof welcome);
     for (size_t i = 0; i < set->count && !s->closing; i++) {

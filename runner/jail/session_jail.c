@@ -240,6 +240,10 @@ int session_open(struct session *s, const struct wire_open *q, struct err *err) 
         session_refuse(e, "policy", EINVAL, "there is no such policy");
         return 0;
     }
+    if (!(e->policy->backends & BACKEND_BIT(s->cfg->backend))) {
+        session_refuse(e, "backend", EPERM, "the policy does not allow this back end");
+        return 0;
+    }
     struct err why;
     const struct limits ceiling = session_ceiling(s->cfg, e->policy);
     if (!str_is_name(q->image) || q->network != WIRE_NETWORK_NONE) {

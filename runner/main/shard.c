@@ -241,6 +241,7 @@ static void shard_session_config(struct shard *s) {
         .shard = s->cfg->index,
         .slots = s->cfg->slots,
         .sandboxes = s->cfg->sandboxes,
+        .backend = BACKEND_NATIVE,
         .closed = shard_closed,
         .arg = s,
     };

@@ -121,6 +121,29 @@ static int policy_read_steps(const struct policy_object *top, struct policy *p, 
     return 0;
 }
 
+/* The only key that may be missing. A word that is there twice, or no word at all, is an error. */
+static int policy_read_backends(const struct policy_object *top, struct policy *p,
+                                struct err *err) {
+    static const char *const keys[] = {"allow", "why", NULL};
+    static const char *const words[] = {"native", "docker", NULL};
+    _Static_assert(BACKEND_NATIVE == 1 && BACKEND_DOCKER == 2, "order of words");
+    struct policy_object o;
+    uint32_t mask;
+    p->backend = BACKEND_NATIVE;
+    p->backends = BACKEND_BIT(BACKEND_NATIVE);
+    if (json_object_get(top->json, "backends") == NULL)
+        return 0;
+    if (policy_json_open(top, "backends", keys, &o, err) != 0 ||
+        policy_json_words(&o, "allow", words, &mask, err) != 0)
+        return -1;
+    const json_t *allow = json_object_get(o.json, "allow");
+    if (mask == 0)
+        return err_set(err, ERR_INVALID, 0, "%s/allow must name at least one back end", o.where);
+    p->backend = backend_by_name(json_string_value(json_array_get(allow, 0)));
+    p->backends = mask << BACKEND_NATIVE;
+    return policy_read_why(&o, err);
+}
+
 static int policy_read_name(const struct policy_object *top, const char *expected, struct policy *p,
                             struct err *err) {
     const char *name, *about;
@@ -135,14 +158,16 @@ static int policy_read_name(const struct policy_object *top, const char *expecte
 static int policy_read(const char *name, const json_t *json, struct policy *p, struct err *err) {
     static const char *const keys[] = {"name",     "about",  "limits", "writable", "network",
                                        "syscalls", "end_on", "steps",  NULL};
+    static const char *const more[] = {"backends", NULL};
     struct policy_object top;
-    if (policy_json_top(json, keys, &top, err) != 0 || policy_read_name(&top, name, p, err) != 0 ||
-        policy_read_limits(&top, p, err) != 0 || policy_read_writable(&top, p, err) != 0)
+    if (policy_json_top(json, keys, more, &top, err) != 0 ||
+        policy_read_name(&top, name, p, err) != 0 || policy_read_limits(&top, p, err) != 0 ||
+        policy_read_writable(&top, p, err) != 0)
         return -1;
     if (policy_read_network(&top, p, err) != 0 || policy_read_syscalls(&top, p, err) != 0 ||
         policy_read_end_on(&top, p, err) != 0)
         return -1;
-    return policy_read_steps(&top, p, err);
+    return policy_read_steps(&top, p, err) != 0 ? -1 : policy_read_backends(&top, p, err);
 }
 
 int policy_parse(const char *name, const char *text, size_t size, struct policy *out,

@@ -12,10 +12,15 @@
  *   "network": {"mode": "none", "why": "…"},
  *   "syscalls": {"set": "default" | "strict", "why": "…"},
  *   "end_on": {"causes": ["output"], "why": "…"},
- *   "steps": {"max": 64, "why": "…"}
+ *   "steps": {"max": 64, "why": "…"},
+ *   "backends": {"allow": ["native", "docker"], "why": "…"}
  * }
- * Every key is required, unknown and duplicate keys are errors, every "why" is non-empty. The file
- * and its directory must be owned by root (or the reader's own user) and not writable by others. */
+ * Every key but "backends" is required, unknown and duplicate keys are errors, every "why" is
+ * non-empty. The file and its directory must be owned by root (or the reader's own user) and not
+ * writable by others.
+ *
+ * "backends" (backend.h) are what a jail may be made of; the first is what a request gets that
+ * names none. Without the key it is the native one alone. */
 #pragma once
 
 #include <stddef.h>
@@ -40,6 +45,8 @@ struct policy {
     uint32_t network;
     uint32_t end_on;
     uint32_t max_steps;
+    uint32_t backends;    /* mask of BACKEND_BIT() */
+    enum backend backend; /* of those, the default */
     enum policy_syscalls syscalls;
     char *text; /* the file's bytes, owned */
     size_t text_size;

@@ -21,12 +21,14 @@ static bool policy_json_listed(const char *const *list, const char *word) {
     return false;
 }
 
+/* Those of `keys` must be there, those of `more` (may be NULL) may. */
 static int policy_json_keys(const struct policy_object *o, const char *const *keys,
-                            struct err *err) {
+                            const char *const *more, struct err *err) {
     /* jansson's iterators want a pointer that is not const; nothing is changed through it. */
     json_t *json = (json_t *)(uintptr_t)o->json;
     for (void *it = json_object_iter(json); it; it = json_object_iter_next(json, it))
-        if (!policy_json_listed(keys, json_object_iter_key(it)))
+        if (!policy_json_listed(keys, json_object_iter_key(it)) &&
+            (more == NULL || !policy_json_listed(more, json_object_iter_key(it))))
             return policy_json_fail(o, json_object_iter_key(it), err, "is not a known key");
     for (; *keys; keys++)
         if (!json_object_get(json, *keys))
@@ -34,12 +36,12 @@ static int policy_json_keys(const struct policy_object *o, const char *const *ke
     return 0;
 }
 
-int policy_json_top(const json_t *json, const char *const *keys, struct policy_object *out,
-                    struct err *err) {
+int policy_json_top(const json_t *json, const char *const *keys, const char *const *more,
+                    struct policy_object *out, struct err *err) {
     struct policy_object o = {.where = "", .json = json};
     if (!json_is_object(json))
         return err_set(err, ERR_INVALID, 0, "the file must hold one JSON object");
-    if (policy_json_keys(&o, keys, err) != 0)
+    if (policy_json_keys(&o, keys, more, err) != 0)
         return -1;
     *out = o;
     return 0;
@@ -51,7 +53,7 @@ int policy_json_open(const struct policy_object *up, const char *key, const char
     if (!json_is_object(o.json))
         return policy_json_fail(up, key, err, "must be an object");
     (void)snprintf(o.where, sizeof(o.where), "%.60s/%.60s", up->where, key);
-    if (policy_json_keys(&o, keys, err) != 0)
+    if (policy_json_keys(&o, keys, NULL, err) != 0)
         return -1;
     *out = o;
     return 0;

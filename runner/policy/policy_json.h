@@ -19,9 +19,9 @@ struct policy_object {
  * list. */
 int policy_json_open(const struct policy_object *up, const char *key, const char *const *keys,
                      struct policy_object *out, struct err *err);
-/* The same for the whole file. */
-int policy_json_top(const json_t *json, const char *const *keys, struct policy_object *out,
-                    struct err *err);
+/* The same for the whole file, in which the keys of `more` may be missing. */
+int policy_json_top(const json_t *json, const char *const *keys, const char *const *more,
+                    struct policy_object *out, struct err *err);
 
 int policy_json_bool(const struct policy_object *o, const char *key, bool *out, struct err *err);
 int policy_json_u64(const struct policy_object *o, const char *key, uint64_t min, uint64_t max,

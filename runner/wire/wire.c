@@ -201,8 +201,8 @@ static const char *wire_fields_welcome(const void *data, size_t tail, size_t nfd
         return "policies";
     if (p->execs < 1)
         return "execs";
-    if (p->reserved)
-        return "reserved";
+    if (backend_name(p->backend) == NULL)
+        return "backend";
     return p->capabilities > WIRE_CAPABILITIES_MAX ? "capabilities" : NULL;
 }
 
@@ -225,7 +225,9 @@ static const char *wire_fields_policy(const void *data, size_t tail, size_t nfds
         return "max_steps";
     if (p->text_size != tail)
         return "text_size";
-    return p->reserved ? "reserved" : NULL;
+    if (p->backends & ~BACKEND_BITS_ALL)
+        return "backends";
+    return backend_name(p->backend) && (p->backends & BACKEND_BIT(p->backend)) ? NULL : "backend";
 }
 
 static const char *wire_fields_capability(const void *data, size_t tail, size_t nfds) {

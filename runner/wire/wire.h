@@ -43,11 +43,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "backend.h"
 #include "cause.h"
 #include "err.h"
 #include "limit.h"
 
-#define WIRE_VERSION 2u
+#define WIRE_VERSION 3u
 #define WIRE_NAME_MAX 64 /* names of policies and images, NUL included */
 #define WIRE_TEXT_MAX 512
 #define WIRE_SPEC_INLINE_MAX 16384u      /* larger specs travel as a memfd */
@@ -222,7 +223,7 @@ struct wire_welcome {
     uint32_t execs;     /* executions at once in a sandbox */
     uint32_t keep_ms;   /* how long sandboxes live without a server */
     uint32_t sandboxes; /* at once, beside the jails of runs */
-    uint32_t reserved;
+    uint32_t backend;   /* enum backend: what its jails are made of */
 };
 
 /* What may be written inside, besides nothing else. */
@@ -246,7 +247,8 @@ struct wire_policy {
     uint32_t end_on;      /* default mask of enum end_on */
     uint32_t max_steps;
     uint32_t text_size; /* bytes of the policy file's JSON text that follow */
-    uint32_t reserved;
+    uint16_t backends;  /* mask of BACKEND_BIT(): those that are allowed */
+    uint16_t backend;   /* enum backend: of those, what a request gets that names none */
 };
 
 enum wire_capability_status { WIRE_CAP_ENFORCED = 1, WIRE_CAP_UNAVAILABLE = 2 };

@@ -46,6 +46,7 @@ static const struct request_field request_body_fields[] = {
     REQUEST_KEEP("stdin_encoding", command.input_encoding),
     REQUEST_READ("policy", request_name, policy),
     REQUEST_READ("image", request_name, image),
+    REQUEST_READ("backend", request_backend, backend),
     REQUEST_KEEP("network", network),
     REQUEST_READ("priority", request_priority, priority),
     REQUEST_KEEP("collect", collect),

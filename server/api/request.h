@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "api_error.h"
+#include "backend.h"
 #include "cause.h"
 #include "limit.h"
 
@@ -76,8 +77,9 @@ struct json_t;
 /* Everything in it is owned by it and lives until request_done(). The struct may be moved (copied,
  * the old one forgotten): nothing in it points into itself. */
 struct run_request {
-    const char *policy; /* "default" when not given; str_is_name() holds */
-    const char *image;  /* "host" when not given; str_is_name() holds */
+    const char *policy;   /* "default" when not given; str_is_name() holds */
+    const char *image;    /* "host" when not given; str_is_name() holds */
+    enum backend backend; /* BACKEND_NONE when not given */
     enum request_network network;
     bool wait;   /* default true */
     bool stream; /* default false */

@@ -172,6 +172,18 @@ int request_text(struct request_ctx *ctx, const struct request_path *at, json_t 
     return 0;
 }
 
+int request_backend(struct request_ctx *ctx, const struct request_path *at, json_t *value,
+                    void *slot) {
+    const char *text;
+    if (request_text(ctx, at, value, REQUEST_STRING_MAX, &text) != 0)
+        return -1;
+    enum backend backend = backend_by_name(text);
+    if (backend == BACKEND_NONE)
+        return request_fail(ctx, at, 400, "invalid_value", "must be \"native\" or \"docker\".");
+    *(enum backend *)slot = backend;
+    return 0;
+}
+
 int request_name(struct request_ctx *ctx, const struct request_path *at, json_t *value,
                  void *slot) {
     const char *text;

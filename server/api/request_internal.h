@@ -79,9 +79,10 @@ int request_object(struct request_ctx *ctx, const struct request_path *at, json_
 int request_unknown(struct request_ctx *ctx, const struct request_path *at,
                     const struct request_field *table);
 
-request_reader request_keep; /* json_t **: borrowed, read later */
-request_reader request_flag; /* bool * */
-request_reader request_name; /* const char **: str_is_name() */
+request_reader request_keep;    /* json_t **: borrowed, read later */
+request_reader request_flag;    /* bool * */
+request_reader request_name;    /* const char **: str_is_name() */
+request_reader request_backend; /* enum backend * */
 
 /* A string without NUL, of at most `max` bytes. */
 int request_text(struct request_ctx *ctx, const struct request_path *at, json_t *value, size_t max,

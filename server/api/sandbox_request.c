@@ -19,6 +19,7 @@ struct sandbox_request_body {
 static const struct request_field sandbox_request_fields[] = {
     SANDBOX_REQUEST_READ("policy", request_name, policy),
     SANDBOX_REQUEST_READ("image", request_name, image),
+    SANDBOX_REQUEST_READ("backend", request_backend, backend),
     SANDBOX_REQUEST_READ("limits", request_run_limits, limits),
     SANDBOX_REQUEST_KEEP("env", env),
     SANDBOX_REQUEST_KEEP("network", network),

@@ -18,6 +18,7 @@
 /* What the caller left open is NULL, 0 or set == false. */
 struct sandbox_request {
     const char *policy, *image; /* str_is_name() holds */
+    enum backend backend;       /* BACKEND_NONE when not given */
     const char *from;           /* "snap_…" or "run_…@5"; not looked at */
     enum request_network network;
     struct request_limits limits;

@@ -91,8 +91,12 @@ static void seeds_requests(struct seeds *s) {
 }
 
 static void seeds_replies(struct seeds *s) {
-    struct wire_welcome welcome = {
-        .head.type = WIRE_WELCOME, .slots = 64, .policies = 3, .capabilities = 20};
+    struct wire_welcome welcome = {.head.type = WIRE_WELCOME,
+                                   .slots = 64,
+                                   .policies = 3,
+                                   .capabilities = 20,
+                                   .execs = 64,
+                                   .backend = BACKEND_NATIVE};
     seeds_packet(s, "wire/welcome", 1, &welcome, sizeof(welcome), NULL);
     struct buf text;
     buf_init(&text, 1024);
@@ -103,6 +107,8 @@ static void seeds_replies(struct seeds *s) {
                                  .preset = seeds_limits(),
                                  .writable = WIRE_WRITABLE_ALL,
                                  .max_steps = 64,
+                                 .backends = BACKEND_BITS_ALL,
+                                 .backend = BACKEND_NATIVE,
                                  .text_size = (uint32_t)text.len};
     seeds_packet(s, "wire/policy", 1, &policy, sizeof(policy), &text);
     buf_done(&text);

@@ -156,6 +156,8 @@ static inline void fake_send_policy(struct fake_shard *f, const char *name) {
     p.head.writable = WIRE_WRITABLE_ALL;
     p.head.max_steps = 8;
     p.head.text_size = 2;
+    p.head.backend = BACKEND_NATIVE;
+    p.head.backends = BACKEND_BIT(BACKEND_NATIVE);
     memcpy(p.text, "{}", 2);
     fake_send(f, &p, sizeof(struct wire_policy) + 2, WIRE_POLICY, 0, 0);
 }
@@ -167,6 +169,7 @@ static inline void fake_send_welcome(struct fake_shard *f, uint32_t slots, uint3
     w.policies = policies;
     w.execs = 64;
     w.sandboxes = slots;
+    w.backend = BACKEND_NATIVE;
     fake_send(f, &w, sizeof(w), WIRE_WELCOME, 0, 0);
 }
 

@@ -31,7 +31,8 @@ static void build(char *out) {
         "\"why\":\"w\"},\"var_tmp\":{\"allow\":false,\"why\":\"w\"},\"shm\":{\"allow\":true,"
         "\"why\":\"w\"}},\"network\":{\"mode\":\"none\",\"why\":\"w\"},\"syscalls\":{\"set\":"
         "\"strict\",\"why\":\"w\"},\"end_on\":{\"causes\":[\"output\",\"pids\"],\"why\":\"w\"},"
-        "\"steps\":{\"max\":7,\"why\":\"w\"}}");
+        "\"steps\":{\"max\":7,\"why\":\"w\"},\"backends\":{\"allow\":[\"docker\",\"native\"],"
+        "\"why\":\"w\"}}");
 }
 
 /* Parses an exact-size copy. */
@@ -61,6 +62,8 @@ static void test_right(void **state) {
     assert_int_equal(p.syscalls, POLICY_SYSCALLS_STRICT);
     assert_int_equal(p.end_on, END_ON_OUTPUT | END_ON_PIDS);
     assert_int_equal(p.max_steps, 7);
+    assert_int_equal(p.backends, BACKEND_BITS_ALL);
+    assert_int_equal(p.backend, BACKEND_DOCKER);
     for (int id = 0; id < LIMIT_COUNT; id++) {
         assert_int_equal(p.preset.v[id], limit_info((enum limit_id)id)->min);
         assert_int_equal(p.ceiling.v[id], limit_info((enum limit_id)id)->max);
@@ -125,6 +128,12 @@ static void test_wrong(void **state) {
         {"\"home\":", "\"house\":", "/writable/house is not a known key"},
         {"\"writable\":{", "\"writable\":{\"workspace\":{\"allow\":true,\"why\":\"w\"},",
          "/writable/workspace is not a known key"},
+        {"[\"docker\",\"native\"]", "[]", "/backends/allow must name at least one"},
+        {"[\"docker\",\"native\"]", "[\"docker\",\"docker\"]", "/backends/allow must be"},
+        {"[\"docker\",\"native\"]", "[\"podman\"]", "/backends/allow must be"},
+        {"[\"docker\",\"native\"]", "\"docker\"", "/backends/allow must be"},
+        {"\"backends\":{\"allow\"", "\"backends\":{\"alow\"", "/backends/alow is not a known"},
+        {"\"backends\":", "\"backend\":", "/backend is not a known key"},
         {"\"max\":7", "\"max\":0", "/steps/max must be a whole number from 1 to 256"},
         {"\"max\":7", "\"max\":257", "/steps/max must be"},
         {"\"max\":7", "\"max\":7.0", "/steps/max must be"},
@@ -136,6 +145,21 @@ static void test_wrong(void **state) {
     };
     for (size_t i = 0; i < UNIT_COUNT(table); i++)
         expect_bad(table[i].from, table[i].to, table[i].says);
+}
+
+/* Who did not think of containers did not allow them. */
+static void test_without_backends(void **state) {
+    (void)state;
+    char text[TEXT_MAX];
+    struct policy p;
+    build(text);
+    char *at = strstr(text, ",\"backends\"");
+    assert_non_null(at);
+    strcpy(at, "}");
+    assert_int_equal(parse("p", text, strlen(text), &p, NULL), 0);
+    assert_int_equal(p.backends, BACKEND_BIT(BACKEND_NATIVE));
+    assert_int_equal(p.backend, BACKEND_NATIVE);
+    policy_done(&p);
 }
 
 static void test_wrong_limits(void **state) {
@@ -383,7 +407,7 @@ int main(void) {
         cmocka_unit_test(test_wrong_limits), cmocka_unit_test(test_why),
         cmocka_unit_test(test_prefixes),     cmocka_unit_test(test_sha256),
         cmocka_unit_test(test_set),          cmocka_unit_test(test_set_untrusted),
-        cmocka_unit_test(test_shipped),
+        cmocka_unit_test(test_shipped),      cmocka_unit_test(test_without_backends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

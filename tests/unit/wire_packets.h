@@ -73,6 +73,7 @@ static void make_welcome(struct packet *p) {
     p->welcome.slots = 1;
     p->welcome.policies = 1;
     p->welcome.execs = 1;
+    p->welcome.backend = BACKEND_NATIVE;
 }
 
 static void make_policy(struct packet *p) {
@@ -82,6 +83,8 @@ static void make_policy(struct packet *p) {
     p->policy.writable = WIRE_WRITABLE_WORKSPACE;
     p->policy.max_steps = 1;
     p->policy.text_size = 2;
+    p->policy.backend = BACKEND_DOCKER;
+    p->policy.backends = BACKEND_BITS_ALL;
 }
 
 static void make_capability(struct packet *p) {
