@@ -72,6 +72,10 @@ int api_runs_check_image(const char *image, struct api_error *error) {
 static int api_runs_check_room(struct server *s, const struct http_req *req,
                                const struct run_request *r, struct api_error *error) {
     struct queue_share share;
+    if (req->idem != NULL && s->runs.store == NULL)
+        return api_error_set(error, 422, "results_in_memory", NULL,
+                             "This server keeps results of runs in memory only, so it cannot "
+                             "promise the same answer again; leave the Idempotency-Key out.");
     if (s->draining)
         return api_error_set(error, 503, "draining", NULL,
                              "The server is about to stop and takes no new work.");
@@ -118,6 +122,8 @@ static void api_runs_keep_body(struct server *s, struct run *run, struct http_re
                                const struct api_runs_body *body) {
     size_t len = 0;
     run->store.told = !run->request.wait || run->request.stream || req->idem != NULL;
+    if (s->runs.store == NULL)
+        return; /* results are kept in memory */
     if (body->hash != NULL) {
         run_store_body_filed(run, body->hash, body->len);
     } else if (s->config->keep_requests || run->store.told) {
@@ -330,7 +336,7 @@ static void api_runs_decode(struct work_job *job) {
     j->rc = request_decode(j->body != NULL ? j->body : "", j->len, &j->request, &j->error);
     if (j->rc == 0)
         j->inputs = receipt_inputs_new(&j->request);
-    if (j->rc == 0 && j->body != NULL) {
+    if (j->rc == 0 && j->body != NULL && j->server->runs.store != NULL) {
         results_hash(j->body, j->len, j->hash);
         results_name(j->hash, file);
         j->filed = results_write(j->server->runs.results, file, j->body, j->len, &j->err) == 0;
@@ -344,14 +350,15 @@ static void api_runs_decode_done(struct work_job *job) {
     struct http_req *req = j->req;
     if (req != NULL)
         req->gone = NULL;
-    if (j->rc == 0 && !j->filed) {
+    if (j->rc == 0 && !j->filed && j->server->runs.store != NULL) {
         store_failed(j->server->store, &j->err);
         server_no_store(j->server, &j->err, &j->error);
         request_done(&j->request);
         receipt_inputs_free(j->inputs);
         j->rc = -1;
     }
-    struct api_runs_body body = {.hash = j->hash, .len = j->len, .inputs = j->inputs};
+    struct api_runs_body body = {
+        .hash = j->filed ? j->hash : NULL, .len = j->len, .inputs = j->inputs};
     if (req != NULL && j->rc == 0) {
         api_runs_decoded(j->server, req, &j->request, &body);
     } else if (req != NULL) {
@@ -359,7 +366,8 @@ static void api_runs_decode_done(struct work_job *job) {
     } else if (j->rc == 0) {
         request_done(&j->request); /* nobody was told of it, so nothing is owed */
         receipt_inputs_free(j->inputs);
-        run_store_body_unfile(&j->server->runs, j->hash);
+        if (j->filed)
+            run_store_body_unfile(&j->server->runs, j->hash);
     }
     free(j);
 }

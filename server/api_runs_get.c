@@ -148,8 +148,8 @@ static bool api_runs_list_line(void *arg, const struct store_run_line *line) {
 static int api_runs_list_fill(struct server *s, struct api_runs_list *l, const char *after) {
     if (buf_puts(&l->out, "{\"runs\":[", NULL) < 0)
         return -1;
-    if (s->store != NULL &&
-        store_runs_list(s->store, l->owner, after, api_runs_list_line, l, NULL) < 0)
+    if (s->runs.store != NULL &&
+        store_runs_list(s->runs.store, l->owner, after, api_runs_list_line, l, NULL) < 0)
         return -1;
     if (!l->more)
         (void)api_runs_list_memory(l, NULL);
@@ -165,7 +165,7 @@ static int api_runs_check_after(struct server *s, struct http_req *req, const ch
     const struct run *run = runs_find(&s->runs, after);
     if (run != NULL && strcmp(run->owner, req->user_name) == 0)
         return 0;
-    if (s->store != NULL && store_runs_has(s->store, req->user_name, after, NULL) > 0)
+    if (s->runs.store != NULL && store_runs_has(s->runs.store, req->user_name, after, NULL) > 0)
         return 0;
     return api_error_set(error, 404, "not_found", NULL, "There is no such run.");
 }

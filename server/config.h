@@ -46,6 +46,7 @@ struct config_list {
     const char *item[CONFIG_LIST_MAX];
 };
 
+enum config_results { CONFIG_RESULTS_DISK, CONFIG_RESULTS_MEMORY };
 enum config_queued { CONFIG_QUEUED_KEEP, CONFIG_QUEUED_CANCEL };
 
 struct config {
@@ -53,6 +54,7 @@ struct config {
     uint64_t port, connections;
     uint64_t grace_ms, queue;
     unsigned queued_on_stop; /* enum config_queued */
+    unsigned keep_results;   /* enum config_results */
     const char *tls_certificate, *tls_key;
     struct config_list proxy;
     uint64_t header_ms, body_ms;

@@ -139,6 +139,17 @@ static const struct config_row config_rows[] = {
      .offset = CONFIG_AT(result_bytes),
      .preset = "16M",
      .about = "Memory for the results of finished runs"},
+    {.key = "retention.results",
+     .flag = "keep-results",
+     .arg = "disk|memory",
+     .type = CONFIG_CHOICE,
+     .offset = CONFIG_AT(keep_results),
+     .preset = "disk",
+     .choices = "disk|memory",
+     .about =
+         "Where results of runs are kept. memory: nothing that runs were given or put out comes "
+         "to the disk but digests in the audit log, and all of it is gone with the server; no "
+         "replay, no Idempotency-Key for runs"},
     {.key = "retention.runs",
      .flag = "keep-runs",
      .arg = "N",

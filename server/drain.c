@@ -88,7 +88,7 @@ static void drain_begin(struct drain *d) {
     s->draining = true;
     drain_until(d, DRAIN_DRAINING, s->config->grace_ms);
     http_close_soon(s->http);
-    runs_close(&s->runs, s->config->queued_on_stop == CONFIG_QUEUED_KEEP);
+    runs_close(&s->runs, s->runs.store != NULL && s->config->queued_on_stop == CONFIG_QUEUED_KEEP);
     api_error_set(&error, 503, "draining", NULL,
                   "The server is about to stop and takes no new work.");
     sandboxes_refuse_queued(&s->sandboxes, &error);

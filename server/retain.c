@@ -70,7 +70,7 @@ static bool retain_over(const struct retain *r) {
  */
 static void retain_bodies(struct retain *r) {
     uint64_t began = 0;
-    if (store_runs_began(r->runs->store, &began, NULL) > 0)
+    if (store_runs_began(r->options.store, &began, NULL) > 0)
         r->inputs_before_ms = began > RETAIN_INPUT_SLACK_MS ? began - RETAIN_INPUT_SLACK_MS : 0;
 }
 
@@ -79,14 +79,14 @@ static int retain_drop(struct retain *r, struct retain_job **job) {
     struct store_run_old old[RETAIN_BATCH];
     struct err err;
     uint64_t now = clock_real_ms();
-    int n = store_runs_oldest(r->runs->store, old, RETAIN_BATCH, &err), gone = 0;
+    int n = store_runs_oldest(r->options.store, old, RETAIN_BATCH, &err), gone = 0;
     for (int i = 0; i < n; i++) {
         bool aged = old[i].at_ms + r->options.age_ms < now && old[i].at_ms < now;
         if (!aged && !retain_over(r)) {
             retain_bodies(r);
             return gone;
         }
-        if (store_runs_drop(r->runs->store, &old[i], &err) < 0)
+        if (store_runs_drop(r->options.store, &old[i], &err) < 0)
             return -1;
         retain_file(r, job, old[i].file);
         runs_forget(r->runs, old[i].id);
@@ -109,23 +109,23 @@ static void retain_tick(void *arg) {
     struct retain *r = arg;
     struct retain_job *job = NULL;
     char files[RETAIN_BATCH][STORE_RUNS_FILE_SIZE] = {{0}};
-    if (store_sick(r->runs->store) != NULL && !store_full(r->runs->store)) {
+    if (store_sick(r->options.store) != NULL && !store_full(r->options.store)) {
         retain_arm(r, RETAIN_LOOK_MS);
         return;
     }
     int gone = retain_drop(r, &job), inputs = 0;
     if (gone >= 0 && gone < RETAIN_BATCH && r->inputs_before_ms > 0)
-        inputs =
-            store_runs_drop_inputs(r->runs->store, r->inputs_before_ms, files, RETAIN_BATCH, NULL);
+        inputs = store_runs_drop_inputs(r->options.store, r->inputs_before_ms, files, RETAIN_BATCH,
+                                        NULL);
     for (int i = 0; i < inputs; i++)
         retain_file(r, &job, files[i]);
     uint64_t now = clock_real_ms();
     int keys =
         now > r->options.key_ms
-            ? store_idempotency_drop(r->runs->store, now - r->options.key_ms, RETAIN_BATCH, NULL)
+            ? store_idempotency_drop(r->options.store, now - r->options.key_ms, RETAIN_BATCH, NULL)
             : 0;
     if (gone > 0 || inputs > 0)
-        (void)store_runs_shrink(r->runs->store, NULL);
+        (void)store_runs_shrink(r->options.store, NULL);
     if (job != NULL) {
         job->job = (struct work_job){.run = retain_unlink, .done = retain_unlinked};
         job->dir = r->runs->results;
@@ -149,13 +149,13 @@ static void retain_add(void *arg, const char *user, uint64_t count, uint64_t byt
 }
 
 /* Files that no row names: a server died between the two. */
-static int retain_sweep(struct runs *runs, struct err *err) {
+static int retain_sweep(struct runs *runs, struct store *store, struct err *err) {
     struct results_walk walk;
     char name[STORE_RUNS_FILE_SIZE];
     if (results_walk_start(runs->results, &walk, err) < 0)
         return -1;
     while (results_walk_next(&walk, runs->results, name))
-        if (store_runs_knows_file(runs->store, name, NULL) == 0)
+        if (store_runs_knows_file(store, name, NULL) == 0)
             (void)unlinkat(runs->results, name, 0);
     results_walk_stop(&walk);
     return 0;
@@ -171,7 +171,8 @@ struct retain *retain_new(struct runs *runs, const struct retain_options *option
     r->runs = runs;
     r->options = *options;
     runs->retain = r;
-    if (store_runs_totals(runs->store, retain_add, r, err) < 0 || retain_sweep(runs, err) < 0) {
+    if (store_runs_totals(options->store, retain_add, r, err) < 0 ||
+        retain_sweep(runs, options->store, err) < 0) {
         retain_free(r);
         return NULL;
     }

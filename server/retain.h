@@ -7,14 +7,16 @@
 #include "err.h"
 
 struct runs;
+struct store;
 struct retain;
 
 struct retain_options {
+    struct store *store; /* borrowed; also when runs of now do not come into it */
     uint64_t count, bytes, age_ms;
     uint64_t key_ms; /* answers to Idempotency-Keys */
 };
 
-/* Counts what there is. `runs` (borrowed) has a store, a directory of results and workers. */
+/* Counts what there is. `runs` (borrowed) has a directory of results and workers. */
 struct retain *retain_new(struct runs *runs, const struct retain_options *options, struct err *err);
 void retain_free(struct retain *r); /* NULL allowed */
 /* So much more (or less) is kept. */

@@ -304,7 +304,8 @@ static int serve_core(struct serve *v, struct err *err) {
 static int serve_results(struct serve *v, struct err *err) {
     struct server *s = &v->server;
     const struct config *c = &v->config;
-    struct retain_options keep = {.count = c->keep_runs,
+    struct retain_options keep = {.store = s->store,
+                                  .count = c->keep_runs,
                                   .bytes = c->keep_run_bytes,
                                   .age_ms = c->keep_run_age_ms,
                                   .key_ms = c->idempotency_ms};
@@ -316,12 +317,16 @@ static int serve_results(struct serve *v, struct err *err) {
     s->runs.results = results_open(dir, err);
     if (s->runs.results < 0)
         return -1;
-    s->runs.store = s->store;
-    store_on_well(s->store, run_store_well, &s->runs);
+    if (c->keep_results == CONFIG_RESULTS_DISK) {
+        s->runs.store = s->store;
+        store_on_well(s->store, run_store_well, &s->runs);
+    }
     s->retain = retain_new(&s->runs, &keep, err);
     s->idempotency = idempotency_new(s, c->idempotency_ms, err);
     if (s->retain == NULL || s->idempotency == NULL)
         return -1;
+    if (c->keep_results == CONFIG_RESULTS_MEMORY)
+        return 0; /* what an earlier server left waits for one that keeps results on the disk */
     return run_store_redo_open(&s->runs, dir, err) < 0 ||
                    run_store_recover(&s->runs, &options, err) < 0
                ? -1

@@ -54,8 +54,8 @@ static bool traces_of_id(struct server *s, const char *user, const char *id, str
         found = traces_of_exec(s, user, id);
     if (found != NULL)
         *out = *found;
-    return found != NULL || (run == NULL && strncmp(id, "run_", 4) == 0 &&
-                             store_trace_of(s->store, user, id, out, sizeof(*out), NULL) == 1);
+    return found != NULL || (run == NULL && strncmp(id, "run_", 4) == 0 && s->runs.store != NULL &&
+                             store_trace_of(s->runs.store, user, id, out, sizeof(*out), NULL) == 1);
 }
 
 bool traces_has(struct server *s, const char *user, const char *id) {

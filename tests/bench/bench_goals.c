@@ -7,6 +7,8 @@
 #define BENCH_GOAL_COLD 1.3         /* times the floor … */
 #define BENCH_GOAL_COLD_PLUS_US 500 /* … plus this */
 #define BENCH_GOAL_RATE 0.7         /* of the floor loop on all cores, with 8 clients */
+#define BENCH_GOAL_GROWTH 0.15      /* times the spawn: what results on disk add to p50 */
+#define BENCH_GOAL_DURABLE 0.85     /* of the throughput with results in memory */
 #define BENCH_GOAL_FLOW_MB 200      /* per second */
 #define BENCH_GOAL_FLAT_MB 16 /* that the server may grow by: the capped answer, not the stream */
 #define BENCH_GOAL_IDLE_MB 30 /* server and runner together */
@@ -53,6 +55,10 @@ static void bench_goals_latency(struct bench_goal_list *l, struct bench_results 
     double spawn_p99 = bench_results_us(r, BENCH_ROW_SPAWN, BENCH_PACED, 99);
     bench_goals_add(l, bench_goals_at_most(bench_ratio(p99, spawn_p99), BENCH_GOAL_WARM_P99, "x"),
                     "warm run, paced, p99, against the paced bare spawn's p99");
+    double memory = bench_results_us(r, BENCH_ROW_MEMORY, BENCH_PACED, 50);
+    bench_goals_add(l,
+                    bench_goals_at_most(bench_ratio(p50 - memory, spawn), BENCH_GOAL_GROWTH, "x"),
+                    "what durable results add to its p50, against the bare spawn's");
     for (int pace = BENCH_PACES - 1; pace >= 0; pace--) {
         double cold = bench_results_us(r, BENCH_ROW_COLD, (enum bench_pace)pace, 50);
         double floor = bench_results_us(r, BENCH_ROW_FLOOR, (enum bench_pace)pace, 50);
@@ -94,6 +100,9 @@ void bench_goals_judge(struct bench_results *r, struct bench_goal_list *l) {
     double rate = bench_results_load_rate(&r->load[BENCH_CROWD_8]);
     bench_goals_add(l, bench_goals_at_least(bench_ratio(rate, floor), BENCH_GOAL_RATE, "x"),
                     "runs per second at 8 clients, against the floor loop on all cores");
+    double memory = bench_results_load_rate(&r->memory_load);
+    bench_goals_add(l, bench_goals_at_least(bench_ratio(rate, memory), BENCH_GOAL_DURABLE, "x"),
+                    "the same, against results in memory only");
     bench_goals_flow(l, r);
     double start = (double)(r->idle_start.server_bytes + r->idle_start.runner_bytes);
     double end = (double)(r->idle_end.server_bytes + r->idle_end.runner_bytes);

@@ -45,8 +45,9 @@ static json_t *bench_json_rates(struct bench_results *r) {
                                         (int)bench_results_clients((enum bench_crowd)i), "per_s",
                                         bench_results_load_rate(&r->load[i]), "latency",
                                         bench_json_series(&r->load[i].latency)));
-    return json_pack("{s:f, s:f, s:o}", "spawn_per_s", bench_results_rate(&r->spawn_rate),
-                     "floor_per_s", bench_results_rate(&r->floor_rate), "http", clients);
+    return json_pack("{s:f, s:f, s:f, s:o}", "spawn_per_s", bench_results_rate(&r->spawn_rate),
+                     "floor_per_s", bench_results_rate(&r->floor_rate), "memory_per_s",
+                     bench_results_load_rate(&r->memory_load), "http", clients);
 }
 
 static json_t *bench_json_flows(const struct bench_results *r) {

@@ -32,9 +32,9 @@ struct bench_plan_run {
     const struct bench_paths *paths;
     const struct bench_effort *effort;
     struct bench_results *r;
-    struct bench_service warm, cold;
+    struct bench_service warm, cold, memory;
     struct bench_floor_config floor;
-    struct bench_http_config warm_http, cold_http, exec_http;
+    struct bench_http_config warm_http, cold_http, memory_http, exec_http;
     char exec_path[BENCH_BOX_PATH_SIZE];
     struct bench_subject subject[BENCH_ROWS];
 };
@@ -61,6 +61,8 @@ static void bench_plan_subjects(struct bench_plan_run *p) {
     p->subject[BENCH_ROW_SPAWN] = bench_spawn_subject(spawn);
     p->subject[BENCH_ROW_FLOOR] = bench_floor_subject(&p->floor);
     p->subject[BENCH_ROW_BWRAP] = bench_spawn_subject(bench_plan_bwrap());
+    p->memory_http = (struct bench_http_config){p->memory.target, BENCH_RUNS_PATH, BENCH_BODY_TRUE};
+    p->subject[BENCH_ROW_MEMORY] = bench_http_subject(&p->memory_http);
     p->subject[BENCH_ROW_WARM] = bench_http_subject(&p->warm_http);
     p->subject[BENCH_ROW_COLD] = bench_http_subject(&p->cold_http);
     p->exec_http = (struct bench_http_config){p->warm.target, p->exec_path, BENCH_BODY_TRUE};
@@ -87,8 +89,8 @@ static int bench_plan_idle(const struct bench_service *s, struct bench_idle *idl
  * Between blocks is time for what the last one left to the kernel to clean up. */
 static int bench_plan_round(struct bench_plan_run *p, enum bench_pace pace, struct err *err) {
     static const enum bench_row order[BENCH_ROWS] = {
-        BENCH_ROW_SPAWN, BENCH_ROW_EXEC,   BENCH_ROW_WARM,  BENCH_ROW_FLOOR,
-        BENCH_ROW_COLD,  BENCH_ROW_CREATE, BENCH_ROW_BWRAP,
+        BENCH_ROW_SPAWN, BENCH_ROW_EXEC, BENCH_ROW_WARM,   BENCH_ROW_MEMORY,
+        BENCH_ROW_FLOOR, BENCH_ROW_COLD, BENCH_ROW_CREATE, BENCH_ROW_BWRAP,
     };
     const struct bench_plan plan = {
         .workers = 1,
@@ -109,7 +111,8 @@ static int bench_plan_round(struct bench_plan_run *p, enum bench_pace pace, stru
 }
 
 static int bench_plan_laps(struct bench_plan_run *p, struct err *err) {
-    bench_plan_say("single runs: spawn, floor, bubblewrap, warm, cold, in a sandbox, in a new one");
+    bench_plan_say("single runs: spawn, floor, bubblewrap, warm, results in memory, cold, in a "
+                   "sandbox, in a new one");
     for (unsigned i = 0; i < p->effort->rounds; i++)
         if (bench_plan_round(p, BENCH_PACED, err) < 0 || bench_plan_round(p, BENCH_CLOSED, err) < 0)
             return -1;
@@ -142,6 +145,10 @@ static int bench_plan_rates(struct bench_plan_run *p, struct err *err) {
             if (bench_load_run(&p->warm_http, clients, 0, span_ns, &p->r->load[i], err) < 0)
                 return err_wrap(err, "%u clients", clients);
         }
+        bench_service_pause(BENCH_PAUSE_MS);
+        if (bench_load_run(&p->memory_http, bench_results_clients(BENCH_CROWD_8), 0, span_ns,
+                           &p->r->memory_load, err) < 0)
+            return err_wrap(err, "8 clients, results in memory");
     }
     return 0;
 }
@@ -270,7 +277,7 @@ static int bench_plan_sandbox(struct bench_plan_run *p, struct err *err) {
 }
 
 static int bench_plan_prepare(struct bench_plan_run *p, struct err *err) {
-    static const struct bench_service_size none = {.warm = "0"};
+    static const struct bench_service_size none = {.warm = "0"}, memory = {.results = "memory"};
     struct bench_results *r = p->r;
     r->cores = (unsigned)sysconf(_SC_NPROCESSORS_ONLN);
     r->has_bwrap = access(BENCH_BWRAP, X_OK) == 0;
@@ -281,12 +288,14 @@ static int bench_plan_prepare(struct bench_plan_run *p, struct err *err) {
     r->phases = phases;
     if (bench_filter_make(&p->floor.filter, err) < 0)
         return -1;
-    bench_plan_say("starting a runner with warm jails and one without");
+    bench_plan_say("starting three: with warm jails, without, and with results in memory");
     if (bench_service_start(&p->warm, p->paths, "warm", NULL, err) < 0 ||
         bench_plan_idle(&p->warm, &r->idle_start, err) < 0)
         return err_wrap(err, "with warm jails");
     if (bench_service_start(&p->cold, p->paths, "cold", &none, err) < 0)
         return err_wrap(err, "without warm jails");
+    if (bench_service_start(&p->memory, p->paths, "memory", &memory, err) < 0)
+        return err_wrap(err, "with results in memory");
     bench_plan_subjects(p);
     if (bench_verdicts_run(&r->verdicts_per_s, err) < 0)
         return err_wrap(err, "verdicts");
@@ -320,6 +329,7 @@ int bench_plan_run(const struct bench_paths *paths, const struct bench_effort *e
     bench_service_stop(&p.cold);
     if (rc == 0)
         rc = bench_plan_rates(&p, err);
+    bench_service_stop(&p.memory);
     if (rc == 0)
         rc = bench_plan_burst(&p, err);
     if (rc == 0)

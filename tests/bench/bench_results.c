@@ -8,6 +8,7 @@ void bench_results_done(struct bench_results *r) {
             bench_times_done(&r->laps[row][pace]);
     for (int i = 0; i < BENCH_CROWDS; i++)
         bench_load_result_done(&r->load[i]);
+    bench_load_result_done(&r->memory_load);
     struct bench_sandboxes *b = &r->sandboxes;
     bench_times_done(&b->many.one);
     bench_times_done(&b->many.all);
@@ -39,6 +40,7 @@ const char *bench_results_row(enum bench_row row) {
         [BENCH_ROW_FLOOR] = "the same jail by hand (floor)",
         [BENCH_ROW_BWRAP] = "bubblewrap, all namespaces",
         [BENCH_ROW_WARM] = "run over HTTP, warm",
+        [BENCH_ROW_MEMORY] = "the same, results in memory",
         [BENCH_ROW_COLD] = "run over HTTP, cold",
         [BENCH_ROW_EXEC] = "execution in a sandbox",
         [BENCH_ROW_CREATE] = "a new sandbox's first command",

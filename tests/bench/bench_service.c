@@ -123,9 +123,10 @@ static int bench_service_launch(struct bench_service *s, const struct bench_path
         runner[n++] = "--shards";
         runner[n++] = size->shards;
     }
-    const char *const server[] = {"pinfold-server", "serve",     "--state", s->state,
-                                  "--listen",       "127.0.0.1", "--port",  port,
-                                  "--user",         paths->user, NULL};
+    const char *results = size && size->results ? size->results : "disk";
+    const char *const server[] = {"pinfold-server", "serve",  "--state", s->state, "--listen",
+                                  "127.0.0.1",      "--port", port,      "--user", paths->user,
+                                  "--keep-results", results,  NULL};
     if (bench_service_spawn(s, paths, runner, &s->runner, err) < 0 ||
         bench_service_spawn(s, paths, server, &s->server, err) < 0)
         return -1;

@@ -20,11 +20,12 @@ struct bench_service {
     struct bench_target target;
 };
 
-/* Options of the runner, NULL = its default. */
+/* Options of the runner and of the server, NULL = its default. */
 struct bench_service_size {
     const char *warm;      /* --warm */
     const char *sandboxes; /* --sandboxes */
     const char *shards;    /* --shards */
+    const char *results;   /* --keep-results */
 };
 
 /* Starts both and waits until /readyz says yes. `name` becomes a directory of paths->scratch;

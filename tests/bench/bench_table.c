@@ -69,6 +69,10 @@ static void bench_table_rates(FILE *out, struct bench_results *r) {
                 bench_table_ratio(rate, floor), bench_series_us(&load->latency, 50),
                 bench_series_us(&load->latency, 99));
     }
+    double memory = bench_results_load_rate(&r->memory_load);
+    fprintf(out, "  HTTP, 8   clients, results in memory %7.0f %12.2f %9.0f %9.0f\n", memory,
+            bench_table_ratio(memory, floor), bench_series_us(&r->memory_load.latency, 50),
+            bench_series_us(&r->memory_load.latency, 99));
     fprintf(out,
             "\n%u requests at once: first answer after %.1f ms, median %.1f ms, last %.1f ms\n",
             BENCH_BURST_CLIENTS, r->burst.first_us / 1000, r->burst.median_us / 1000,
