@@ -7,6 +7,7 @@
 #   make bench        the benchmark table and build/bench.json
 #   make lint         formatting, sizes, names, fences
 #   make fuzz SECONDS=60
+#   make mislabel RUNS=10000   programs whose end is known, many at once: is each told right?
 #   make install      copy programs, policies, units and pages below DESTDIR/PREFIX
 #   make deb          the Debian package, build/deb/pinfold_VERSION_ARCH.deb
 #   make test-deb     install, use, upgrade and purge it in a Debian root of its own
@@ -15,7 +16,7 @@
 #   make deps         install the Debian packages of all of the above
 #   make clean
 #
-# Variables: CC=gcc|clang, OPT=-O2, PORT=7070, STATE=DIR, SECONDS=N, and SAN=1, which builds server
+# Variables: CC=gcc|clang, OPT=-O2, PORT=7070, STATE=DIR, SECONDS=N, RUNS=N, and SAN=1, which builds server
 # and client with AddressSanitizer and UndefinedBehaviorSanitizer into build/san/. For install:
 # DESTDIR=, PREFIX=/usr/local, SYSCONFDIR=/etc. For deb: DEB_VERSION=1.2.3 instead of the programs' own.
 
@@ -34,6 +35,7 @@ OPT := -O2
 PORT := 7070
 STATE := /var/lib/pinfold
 SECONDS := 60
+RUNS := 10000
 DESTDIR :=
 PREFIX := /usr/local
 SYSCONFDIR := /etc
@@ -53,6 +55,7 @@ PACKAGES_testdeb := debootstrap
 PACKAGES_testvm := debootstrap qemu-system-x86 e2fsprogs
 PACKAGES_bench := bubblewrap git
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
+PACKAGES_fault := python3 musl-tools gcc
 PACKAGES_lint := clang-format-14 python3
 
 # --------------------------------------------------------------------------------------------------
@@ -162,7 +165,7 @@ LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
 # Entry points.
 
 .PHONY: all tests fuzzers objects up down env test bench lint fuzz deps clean FORCE
-.PHONY: install deb test-deb test-vm build-deps
+.PHONY: mislabel install deb test-deb test-vm build-deps
 
 ifdef SAN
 all: $(SAN_PROGRAMS:%=$(B)/san/%)
@@ -201,6 +204,11 @@ fuzz:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fuzz)
 	@+$(MAKE) --no-print-directory fuzzers
 	@PINFOLD_BUILD='$(abspath $(B))' tests/fuzz/run '$(SECONDS)'
+
+mislabel:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fault)
+	@+$(MAKE) --no-print-directory all
+	@PINFOLD_BUILD='$(abspath $(B))' tests/fault/mislabel '$(RUNS)'
 
 install: all
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' deploy/install.sh '$(B)'
