@@ -29,8 +29,7 @@ bad += ['pids'] if len([p for p in os.listdir('/proc') if p.isdigit()]) > 4 else
 bad += ['net'] if open('/proc/net/dev').read().count(':') != 1 else []
 bad += ['uts'] if os.uname().nodename != 'pinfold' else []
 bad += ['root'] if os.path.exists('%(canary)s') or os.path.exists('/root/.bashrc') else []
-bad += ['cgroup'] if any(len(l.split(':')[2].strip('/').strip()) > 0
-                         for l in open('/proc/self/cgroup') if 'memory' in l) else []
+bad += ['cgroup'] if 'pinfold' in open('/proc/self/cgroup').read() else []
 bad += [p for p in ('/proc/keys', '/proc/modules', '/proc/cmdline', '/proc/interrupts')
         if os.path.exists(p) and open(p).read()]
 import resource
