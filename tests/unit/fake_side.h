@@ -134,7 +134,7 @@ static inline void told(struct sandbox_wait *w, const struct api_error *why) {
 }
 
 static inline struct sandbox *create(struct side *t, struct waiter *w, const char *from) {
-    struct sandbox_spec spec = {.ttl_ms = 60000, .idle_ms = 60000};
+    struct sandbox_spec spec = {.ttl_ms = 60000, .idle_ms = 60000, .backend = BACKEND_NATIVE};
     struct api_error error = {0};
     const struct link *l = links_first_ready(&t->links);
     assert_non_null(l);

@@ -211,7 +211,7 @@ static void test_why(void **state) {
             assert_int_equal(err.kind, ERR_INVALID);
         }
     }
-    assert_int_equal(count, LIMIT_COUNT + 8);
+    assert_int_equal(count, LIMIT_COUNT + 9);
 }
 
 static void test_prefixes(void **state) {
