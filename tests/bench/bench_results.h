@@ -95,7 +95,7 @@ struct bench_results {
     struct bench_rate spawn_rate, floor_rate; /* on as many processes as cores */
     struct bench_load_result load[BENCH_CROWDS];
     struct bench_load_result memory_load; /* 8 clients, results in memory only */
-    struct bench_burst burst; /* the middle one */
+    struct bench_burst burst;             /* the middle one */
     struct bench_stream_result flow[BENCH_FLOWS];
     struct bench_idle idle_start, idle_end;
     struct bench_jail_cost jail;

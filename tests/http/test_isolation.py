@@ -8,7 +8,7 @@ import json
 import re
 
 import check
-from client import nonce
+from client import nonce, parallel
 from suite import test
 from test_users import child, new_user
 
@@ -277,3 +277,17 @@ def _(pair):
     inner = child(one, pair, scopes=["read"])
     check.equal(inner.get("/v1/runs/" + run).status, 200, "GET with the child token")
     check.equal(child(stranger, pair).get("/v1/runs/" + run).status, 404, "GET by a stranger's")
+
+
+@test("a token that was listed before a request is known to it, whatever else comes in that moment", case=138)
+def _(pair):
+    refused = []
+
+    def one(_index):
+        for _ in range(25):
+            answer = pair.user_client("t" + nonce()[:6]).get("/v1/me")
+            if answer.status != 200:
+                refused.append(answer.status)
+
+    parallel(6, one, 30)
+    check.equal(refused, [], "requests with tokens that were in the list already")

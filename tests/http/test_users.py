@@ -598,17 +598,3 @@ def _(pair):
     me = inner.get("/v1/me").json()
     check.within(400, me["token"]["spent"]["cpu_ms"], 2000, "spent of the budget")
     check.within(400, one.get("/v1/me").json()["used"]["cpu_ms_per_day"], 2000, "used today")
-
-
-@test("a token that was listed before a request is known to it, whatever else comes in that moment", case=138)
-def _(pair):
-    refused = []
-
-    def one(_index):
-        for _ in range(25):
-            answer = pair.user_client("t" + nonce()[:6]).get("/v1/me")
-            if answer.status != 200:
-                refused.append(answer.status)
-
-    parallel(6, one, 30)
-    check.equal(refused, [], "requests with tokens that were in the list already")
