@@ -220,31 +220,41 @@ static size_t text_plain_run(const unsigned char *p, size_t i, size_t len) {
     return i;
 }
 
+/* What stands for a byte that needs escaping; read and written eight bytes at a time. */
+struct text_escape {
+    char text[7];
+    uint8_t len;
+};
 #define TEXT_ESCAPE_MAX 6u /* bytes of \u00XX */
+#define TEXT_ESCAPES 256u  /* that are written at once */
+#define TEXT_U(high, low)                                                                          \
+    { "\\u00" high low, TEXT_ESCAPE_MAX }
+#define TEXT_C(letter)                                                                             \
+    { "\\" letter, 2 }
 
-static size_t text_escape(unsigned char c, char *dst) {
-    static const char letters[0x20] = {
-        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
-    static const char hex[] = "0123456789abcdef";
-    char letter = c < 0x20 ? letters[c] : (char)c;
-    dst[0] = '\\';
-    if (letter != 0) {
-        dst[1] = letter;
-        return 2;
+static const struct text_escape text_escapes[0x20] = {
+    TEXT_U("0", "0"), TEXT_U("0", "1"), TEXT_U("0", "2"), TEXT_U("0", "3"), TEXT_U("0", "4"),
+    TEXT_U("0", "5"), TEXT_U("0", "6"), TEXT_U("0", "7"), TEXT_C("b"),      TEXT_C("t"),
+    TEXT_C("n"),      TEXT_U("0", "b"), TEXT_C("f"),      TEXT_C("r"),      TEXT_U("0", "e"),
+    TEXT_U("0", "f"), TEXT_U("1", "0"), TEXT_U("1", "1"), TEXT_U("1", "2"), TEXT_U("1", "3"),
+    TEXT_U("1", "4"), TEXT_U("1", "5"), TEXT_U("1", "6"), TEXT_U("1", "7"), TEXT_U("1", "8"),
+    TEXT_U("1", "9"), TEXT_U("1", "a"), TEXT_U("1", "b"), TEXT_U("1", "c"), TEXT_U("1", "d"),
+    TEXT_U("1", "e"), TEXT_U("1", "f"),
+};
+static const struct text_escape text_quote = TEXT_C("\""), text_backslash = TEXT_C("\\");
+
+/* Escapes the bytes at *i that need it, TEXT_ESCAPES at most, into `dst`, which has room for one
+ * entry of the table more; moves *i behind them and returns the length. */
+static size_t text_escape_run(const unsigned char *p, size_t *i, size_t len, char *dst) {
+    size_t used = 0, at = *i, end = len - at > TEXT_ESCAPES ? at + TEXT_ESCAPES : len;
+    for (; at < end && text_needs_escape(p[at]); at++) {
+        const struct text_escape *e = p[at] < 0x20   ? &text_escapes[p[at]]
+                                      : p[at] == '"' ? &text_quote
+                                                     : &text_backslash;
+        memcpy(dst + used, e, sizeof(*e));
+        used += e->len;
     }
-    memcpy(dst + 1, "u00", 3);
-    dst[4] = hex[c >> 4];
-    dst[5] = hex[c & 15];
-    return TEXT_ESCAPE_MAX;
-}
-
-/* Escapes the bytes at *i that need it, at most as many as fit into dst[size]; moves *i behind them
- * and returns the length. */
-static size_t text_escape_run(const unsigned char *p, size_t *i, size_t len, char *dst,
-                              size_t size) {
-    size_t used = 0;
-    while (*i < len && text_needs_escape(p[*i]) && size - used >= TEXT_ESCAPE_MAX)
-        used += text_escape(p[(*i)++], dst + used);
+    *i = at;
     return used;
 }
 
@@ -255,11 +265,11 @@ int text_append_json(struct buf *out, const void *data, size_t len, struct err *
         return -1;
     for (size_t i = 0; i < len;) {
         size_t end = text_plain_run(p, i, len);
-        char escapes[64 * TEXT_ESCAPE_MAX];
+        char escapes[TEXT_ESCAPES * TEXT_ESCAPE_MAX + sizeof(struct text_escape)];
         if (buf_append(out, p + i, end - i, err) != 0)
             goto fail;
         i = end;
-        size_t n = text_escape_run(p, &i, len, escapes, sizeof(escapes));
+        size_t n = text_escape_run(p, &i, len, escapes);
         if (buf_append(out, escapes, n, err) != 0)
             goto fail;
     }
