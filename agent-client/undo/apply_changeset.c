@@ -33,10 +33,10 @@ static int apply_place(struct undo *u, const struct undo_record *r, size_t i,
     fd_cleanup int blob = -1;
 
     if (to->s.type == UNDO_FILE && (to == &item->before || item->fd < 0)) {
-        blob = undo_blob_open(u, to->s.sha256, err);
+        blob = undo_blob_open(u, to->s.sha256, &from.offset, err);
         if (blob < 0)
             return -1;
-        from = (struct undo_source){.fd = blob};
+        from.fd = blob;
     }
     /* Until its files are in it. */
     if (to->s.type == UNDO_DIR)

@@ -197,5 +197,9 @@ void undo_close(struct undo *u) {
 }
 
 int undo_contents(struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE], struct err *err) {
-    return undo_blob_open(u, sha256, err);
+    uint64_t offset;
+    /* In a pack there are other contents as well. */
+    int fd = undo_pack_copy(u, sha256, err);
+
+    return fd >= 0 ? fd : undo_blob_open(u, sha256, &offset, err);
 }

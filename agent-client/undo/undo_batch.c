@@ -22,57 +22,35 @@ void undo_batch_drop(struct undo *u) {
     for (size_t i = 0; i < u->late_count; i++)
         undo_batch_pop(&u->late[i]);
     u->late_count = 0;
+    undo_pack_drop(u);
 }
 
-/* One of the threads that wait for the disk. */
-struct undo_batch_share {
-    const struct undo *u;
-    pthread_t thread;
-    size_t first, step;
-    int code; /* errno of what failed; 0 = nothing */
-    size_t failed;
+/* What the threads share: each takes the next file that nobody has. Number 0 is the pack. */
+struct undo_batch {
+    struct undo *u;
+    size_t count;
+    pthread_mutex_t lock;
+    pthread_cond_t settled; /* all are durable, or it has failed */
+    size_t next, durable, named;
+    int rc;
+    struct err err;
 };
 
-static void *undo_batch_wait(void *arg) {
-    struct undo_batch_share *s = arg;
-
-    for (size_t i = s->first; s->code == 0 && i < s->u->late_count; i += s->step)
-        if (fdatasync(s->u->late[i].fd) < 0) {
-            s->code = errno;
-            s->failed = i;
-        }
-    return NULL;
+static int undo_batch_sync(struct undo *u, size_t i, struct err *err) {
+    if (i == 0)
+        return undo_pack_seal(u, err);
+    return fdatasync(u->late[i - 1].fd) == 0
+               ? 0
+               : err_sys(err, "cannot make %s durable", u->late[i - 1].name);
 }
 
-/* Each wait is for the disk to have emptied its cache; of those that wait at once it does so once.
- */
-static int undo_batch_sync(const struct undo *u, struct err *err) {
-    struct undo_batch_share share[UNDO_BATCH_THREADS];
-    bool running[UNDO_BATCH_THREADS] = {false};
-    size_t n = u->late_count / UNDO_BATCH_EACH;
-    int rc = 0;
-
-    n = n < 1 ? 1 : n > UNDO_BATCH_THREADS ? UNDO_BATCH_THREADS : n;
-    for (size_t i = 0; i < n; i++)
-        share[i] = (struct undo_batch_share){.u = u, .first = i, .step = n};
-    for (size_t i = 1; i < n; i++)
-        running[i] = pthread_create(&share[i].thread, NULL, undo_batch_wait, &share[i]) == 0;
-    for (size_t i = 0; i < n; i++)
-        if (!running[i])
-            undo_batch_wait(&share[i]);
-    for (size_t i = 0; i < n; i++) {
-        if (running[i])
-            pthread_join(share[i].thread, NULL);
-        if (share[i].code != 0 && rc == 0)
-            rc = err_set(err, ERR_SYSTEM, share[i].code, "cannot make %s durable: %s",
-                         u->late[share[i].failed].name, strerror(share[i].code));
-    }
-    return rc;
-}
-
-static int undo_batch_name(const struct undo *u, const struct undo_late *l, struct err *err) {
+static int undo_batch_name(struct undo *u, size_t i, struct err *err) {
+    const struct undo_late *l;
     char self[40];
 
+    if (i == 0)
+        return undo_pack_link(u, err);
+    l = &u->late[i - 1];
     if (l->dir >= 0)
         return renameat(l->dir, l->temp, l->dir, l->name) == 0
                    ? 0
@@ -84,13 +62,63 @@ static int undo_batch_name(const struct undo *u, const struct undo_late *l, stru
                : err_sys(err, "cannot store contents in the journal");
 }
 
-int undo_batch_flush(struct undo *u, struct err *err) {
-    int rc = undo_batch_sync(u, err);
+/* One of the steps for all files, as far as other threads do not do it. */
+static void undo_batch_step(struct undo_batch *b, size_t *next, size_t *done,
+                            int (*step)(struct undo *, size_t, struct err *)) {
+    while (b->rc == 0 && *next < b->count) {
+        size_t i = (*next)++;
+        struct err err = {0};
+        int rc;
 
-    for (size_t i = 0; rc == 0 && i < u->late_count; i++)
-        rc = undo_batch_name(u, &u->late[i], err);
+        pthread_mutex_unlock(&b->lock);
+        rc = step(b->u, i, &err);
+        pthread_mutex_lock(&b->lock);
+        ++*done;
+        if (rc < 0 && b->rc == 0) {
+            b->rc = -1;
+            b->err = err;
+        }
+    }
+}
+
+/* Each wait is for the disk to have emptied its cache: of those that wait at once it does so once.
+ * And what a rename replaces is given back to the disk, which takes its time as well. Names change
+ * only once everything is durable: else each wait would be for some of the names, too. */
+static void *undo_batch_work(void *arg) {
+    struct undo_batch *b = arg;
+    size_t ignored = 0;
+
+    pthread_mutex_lock(&b->lock);
+    undo_batch_step(b, &b->next, &b->durable, undo_batch_sync);
+    if (b->rc < 0 || b->durable == b->count)
+        pthread_cond_broadcast(&b->settled);
+    while (b->rc == 0 && b->durable < b->count)
+        pthread_cond_wait(&b->settled, &b->lock);
+    undo_batch_step(b, &b->named, &ignored, undo_batch_name);
+    pthread_mutex_unlock(&b->lock);
+    return NULL;
+}
+
+int undo_batch_flush(struct undo *u, struct err *err) {
+    struct undo_batch b = {.u = u,
+                           .count = u->late_count + 1,
+                           .lock = PTHREAD_MUTEX_INITIALIZER,
+                           .settled = PTHREAD_COND_INITIALIZER};
+    size_t n = b.count / UNDO_BATCH_EACH, running = 0;
+    pthread_t thread[UNDO_BATCH_THREADS];
+
+    n = n > UNDO_BATCH_THREADS ? UNDO_BATCH_THREADS : n;
+    while (running + 1 < n && pthread_create(&thread[running], NULL, undo_batch_work, &b) == 0)
+        running++;
+    undo_batch_work(&b);
+    while (running > 0)
+        pthread_join(thread[--running], NULL);
+    pthread_cond_destroy(&b.settled);
+    pthread_mutex_destroy(&b.lock);
     undo_batch_drop(u);
-    return rc;
+    if (b.rc < 0 && err != NULL)
+        *err = b.err;
+    return b.rc;
 }
 
 int undo_batch_add(struct undo *u, int *fd, int *dir, const char *temp, const char *name,

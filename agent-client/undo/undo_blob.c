@@ -47,32 +47,52 @@ static int undo_blob_stream(int in, uint64_t offset, uint64_t size, int out, str
     return 0;
 }
 
-int undo_blob_put(struct undo *u, int fd, uint64_t offset, uint64_t size, struct undo_state *s,
-                  struct err *err) {
-    fd_cleanup int temp = openat(u->blobs, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+int undo_blob_put(struct undo *u, int fd, uint64_t size, struct undo_state *s, struct err *err) {
+    fd_cleanup int temp = -1;
     char name[UNDO_HEX_SIZE];
     bool cloned;
 
+    if (size <= UNDO_PACK_EACH) {
+        int rc = undo_pack_put(u, fd, s, err);
+
+        if (rc <= 0)
+            return rc;
+    }
+    temp = openat(u->blobs, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (temp < 0)
         return err_sys(err, "cannot make a file in the journal");
     /* Where the file system can share blocks, nothing is copied; the clone is what is hashed, so
      * that it cannot change between the two. */
-    cloned = !u->no_clones && offset == 0 && size == UINT64_MAX && ioctl(temp, FICLONE, fd) == 0;
+    cloned = !u->no_clones && ioctl(temp, FICLONE, fd) == 0;
     u->no_clones = u->no_clones || (!cloned && (errno == EOPNOTSUPP || errno == EXDEV));
-    if (undo_blob_stream(cloned ? temp : fd, offset, size, cloned ? -1 : temp, s, err) < 0)
+    if (undo_blob_stream(cloned ? temp : fd, 0, UINT64_MAX, cloned ? -1 : temp, s, err) < 0)
         return -1;
     undo_blob_name(s->sha256, name);
-    if (faccessat(u->blobs, name, F_OK, 0) == 0)
+    if (undo_blob_has(u, s->sha256))
         return 0;
     return undo_batch_add(u, &temp, NULL, "", name, err);
 }
 
-int undo_blob_open(struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE], struct err *err) {
+bool undo_blob_has(const struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE]) {
+    char name[UNDO_HEX_SIZE];
+
+    undo_blob_name(sha256, name);
+    return faccessat(u->blobs, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || undo_pack_has(u, sha256);
+}
+
+int undo_blob_open(struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE], uint64_t *offset,
+                   struct err *err) {
     char name[UNDO_HEX_SIZE];
     int fd;
 
+    *offset = 0;
     undo_blob_name(sha256, name);
     fd = openat(u->blobs, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0 && errno == ENOENT) {
+        fd = undo_pack_open(u, sha256, offset);
+        if (fd < 0)
+            errno = ENOENT;
+    }
     if (fd < 0)
         err_sys(err, "the contents %.16s… are not in the journal any more", name);
     return fd;

@@ -3,14 +3,17 @@
  *   JOURNAL/<sha256 of the workspace's path>/
  *     lock
  *     entries/ch_0000000001        a committed entry
- *     entries/ch_0000000002.todo   one that has begun: taken back when it is still there at the
- * start blobs/<sha256>               contents that were there before */
+ *     entries/ch_0000000002.todo   one that has begun: taken back at the next start
+ *     blobs/<sha256>               contents that were there before
+ *     blobs/<sha256>.p             the same, in a file with others: undo_pack.c */
 #pragma once
 
 #include "buf.h"
 #include "undo.h"
 
 #define UNDO_HEX_SIZE 65
+#define UNDO_NAME_SIZE (UNDO_HEX_SIZE + 2)
+#define UNDO_PACK_EACH 131072u /* contents up to this size go into a pack */
 #define UNDO_ENTRY_MAX ((size_t)512 * 1024 * 1024)
 #define UNDO_XATTR_MAX ((size_t)64 * 1024)
 
@@ -56,6 +59,7 @@ struct undo {
     bool no_clones; /* between workspace and journal */
     struct undo_late late[UNDO_BATCH_MAX];
     size_t late_count;
+    struct undo_pack *pack; /* that is being written; NULL = none */
 };
 
 struct undo_records {
@@ -74,13 +78,30 @@ int undo_batch_flush(struct undo *u, struct err *err);
 void undo_batch_drop(struct undo *u);
 
 /* undo_blob.c */
-/* Stores what can be read from `fd` at `offset` (`size` bytes, UINT64_MAX = to the end), to be
- * there after undo_batch_flush(); the hash and the number of bytes come back. */
-int undo_blob_put(struct undo *u, int fd, uint64_t offset, uint64_t size, struct undo_state *s,
-                  struct err *err);
-int undo_blob_open(struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE], struct err *err);
+/* Stores what is in the file `fd` (about `size` bytes), to be there after undo_batch_flush(); the
+ * hash and the true number of bytes come back. */
+int undo_blob_put(struct undo *u, int fd, uint64_t size, struct undo_state *s, struct err *err);
+bool undo_blob_has(const struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE]);
+/* A descriptor, and where in it the contents begin. */
+int undo_blob_open(struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE], uint64_t *offset,
+                   struct err *err);
 /* Copies `size` bytes from `in` at `offset` to `out` and compares their hash with the state's. */
 int undo_blob_copy(int in, uint64_t offset, int out, const struct undo_state *s, struct err *err);
+
+/* undo_pack.c */
+/* As undo_blob_put(); 1 = it is too large for a pack, nothing is stored. */
+int undo_pack_put(struct undo *u, int fd, struct undo_state *s, struct err *err);
+bool undo_pack_has(const struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE]);
+/* -1: there is no (sound) pack of that name. */
+int undo_pack_open(const struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE], uint64_t *offset);
+/* A memory file with just these contents. */
+int undo_pack_copy(const struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE], struct err *err);
+/* The bytes of all contents in the pack with this name. */
+uint64_t undo_pack_bytes(const struct undo *u, const char *name);
+/* For undo_batch_flush(): makes the pack durable; gives it its names; forgets it. */
+int undo_pack_seal(struct undo *u, struct err *err);
+int undo_pack_link(struct undo *u, struct err *err);
+void undo_pack_drop(struct undo *u);
 
 /* undo_tree.c: paths of the workspace. No link is followed on the way. */
 /* The directory that holds `path`: a descriptor, *name its last component. -1 with errno ENOENT /

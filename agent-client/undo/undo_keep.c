@@ -54,10 +54,11 @@ int undo_list(struct undo *u, bool (*each)(void *arg, const struct undo_entry *e
 
 /* Hashes what is stored under the name. */
 static bool undo_keep_is_sound(struct undo *u, const struct undo_state *s) {
-    fd_cleanup int fd = undo_blob_open(u, s->sha256, NULL);
+    uint64_t offset;
+    fd_cleanup int fd = undo_blob_open(u, s->sha256, &offset, NULL);
     fd_cleanup int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
 
-    return fd >= 0 && null >= 0 && undo_blob_copy(fd, 0, null, s, NULL) == 0;
+    return fd >= 0 && null >= 0 && undo_blob_copy(fd, offset, null, s, NULL) == 0;
 }
 
 int undo_verify(struct undo *u, bool (*bad)(void *arg, const char *id, const char *why), void *arg,
@@ -84,9 +85,17 @@ int undo_verify(struct undo *u, bool (*bad)(void *arg, const char *id, const cha
 
 /* ---- bounds ---- */
 
+struct undo_keep_pack {
+    ino_t ino;
+    uint64_t bytes; /* of all contents that are in it: they go when none of them is used any more */
+    bool used;
+};
+
 struct undo_keep_blob {
-    char name[UNDO_HEX_SIZE];
+    char name[UNDO_NAME_SIZE];
+    ino_t ino;
     uint64_t bytes;
+    struct undo_keep_pack *pack; /* NULL = it has a file of its own */
     bool used;
 };
 
@@ -94,39 +103,110 @@ struct undo_keep {
     struct undo *u;
     struct undo_keep_blob *blobs; /* in order of their names */
     size_t count;
-    uint64_t bytes;
+    struct undo_keep_pack *packs; /* in order of their inodes */
+    size_t pack_count;
 };
 
 static int undo_keep_filter(const struct dirent *d) {
-    return strlen(d->d_name) == UNDO_HEX_SIZE - 1 &&
-           strspn(d->d_name, "0123456789abcdef") == UNDO_HEX_SIZE - 1;
+    size_t n = UNDO_HEX_SIZE - 1;
+
+    return strspn(d->d_name, "0123456789abcdef") == n &&
+           (d->d_name[n] == '\0' || strcmp(d->d_name + n, ".p") == 0);
 }
 
-static int undo_keep_scan(struct undo_keep *k, struct err *err) {
-    struct dirent **names = NULL;
-    int n = scandirat(k->u->blobs, ".", &names, undo_keep_filter, alphasort);
-
-    if (n < 0)
-        return err_sys(err, "cannot list the journal");
-    k->blobs = calloc((size_t)n + 1, sizeof(*k->blobs));
-    for (int i = 0; i < n; i++) {
-        struct stat st;
-
-        if (k->blobs != NULL && fstatat(k->u->blobs, names[i]->d_name, &st, 0) == 0) {
-            struct undo_keep_blob *b = &k->blobs[k->count++];
-
-            memcpy(b->name, names[i]->d_name, sizeof(b->name));
-            b->bytes = (uint64_t)st.st_size;
-            k->bytes += b->bytes;
-        }
-        free(names[i]);
-    }
-    free(names);
-    return k->blobs != NULL ? 0 : err_set(err, ERR_LIMIT, 0, "no memory for the journal");
+static bool undo_keep_is_packed(const struct undo_keep_blob *b) {
+    return b->name[UNDO_HEX_SIZE - 1] != '\0';
 }
 
 static int undo_keep_compare(const void *a, const void *b) {
     return strcmp(a, ((const struct undo_keep_blob *)b)->name);
+}
+
+static int undo_keep_compare_blobs(const void *a, const void *b) {
+    return strcmp(((const struct undo_keep_blob *)a)->name,
+                  ((const struct undo_keep_blob *)b)->name);
+}
+
+static int undo_keep_compare_packs(const void *a, const void *b) {
+    ino_t x = ((const struct undo_keep_pack *)a)->ino, y = ((const struct undo_keep_pack *)b)->ino;
+
+    return x < y ? -1 : x > y;
+}
+
+static void undo_keep_name(struct undo_keep *k, const char *name) {
+    struct stat st;
+    struct undo_keep_blob *b = &k->blobs[k->count];
+
+    if (fstatat(k->u->blobs, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return;
+    *b = (struct undo_keep_blob){.ino = st.st_ino, .bytes = (uint64_t)st.st_size};
+    snprintf(b->name, sizeof(b->name), "%.*s", UNDO_NAME_SIZE - 1, name);
+    k->count++;
+}
+
+static struct undo_keep_pack *undo_keep_pack_of(struct undo_keep *k, ino_t ino) {
+    const struct undo_keep_pack key = {.ino = ino};
+
+    return bsearch(&key, k->packs, k->pack_count, sizeof(key), undo_keep_compare_packs);
+}
+
+/* Each pack once, although it has many names. */
+static void undo_keep_packs(struct undo_keep *k) {
+    size_t names = 0;
+
+    for (size_t i = 0; i < k->count; i++)
+        if (undo_keep_is_packed(&k->blobs[i]))
+            k->packs[names++].ino = k->blobs[i].ino;
+    qsort(k->packs, names, sizeof(*k->packs), undo_keep_compare_packs);
+    for (size_t i = 0; i < names; i++)
+        if (i == 0 || k->packs[i].ino != k->packs[k->pack_count - 1].ino)
+            k->packs[k->pack_count++] = k->packs[i];
+    for (size_t i = 0; i < k->count; i++) {
+        struct undo_keep_blob *b = &k->blobs[i];
+
+        if (!undo_keep_is_packed(b))
+            continue;
+        b->pack = undo_keep_pack_of(k, b->ino);
+        if (b->pack->bytes == 0)
+            b->pack->bytes = undo_pack_bytes(k->u, b->name);
+    }
+}
+
+static int undo_keep_scan(struct undo_keep *k, struct err *err) {
+    struct dirent **names = NULL;
+    int n = scandirat(k->u->blobs, ".", &names, undo_keep_filter, NULL);
+
+    if (n < 0)
+        return err_sys(err, "cannot list the journal");
+    k->blobs = calloc((size_t)n + 1, sizeof(*k->blobs));
+    k->packs = calloc((size_t)n + 1, sizeof(*k->packs));
+    for (int i = 0; i < n; i++) {
+        if (k->blobs != NULL)
+            undo_keep_name(k, names[i]->d_name);
+        free(names[i]);
+    }
+    free(names);
+    if (k->blobs == NULL || k->packs == NULL)
+        return err_set(err, ERR_LIMIT, 0, "no memory for the journal");
+    qsort(k->blobs, k->count, sizeof(*k->blobs), undo_keep_compare_blobs);
+    undo_keep_packs(k);
+    return 0;
+}
+
+/* The bytes that are used because of this name and were not before. */
+static uint64_t undo_keep_use_name(struct undo_keep *k, const char *name) {
+    struct undo_keep_blob *b =
+        bsearch(name, k->blobs, k->count, sizeof(*k->blobs), undo_keep_compare);
+
+    if (b == NULL || b->used)
+        return 0;
+    b->used = true;
+    if (b->pack == NULL)
+        return b->bytes;
+    if (b->pack->used)
+        return 0;
+    b->pack->used = true;
+    return b->pack->bytes;
 }
 
 /* Marks what the entry refers to; the bytes that are used since then. */
@@ -136,19 +216,39 @@ static uint64_t undo_keep_use(struct undo_keep *k, const struct undo_record *r) 
     for (size_t i = 0; i < r->count; i++)
         for (int side = 0; side < 2; side++) {
             const struct undo_state *s = side == 0 ? &r->items[i].before.s : &r->items[i].after.s;
-            struct undo_keep_blob *b;
-            char name[UNDO_HEX_SIZE];
+            char name[UNDO_NAME_SIZE];
 
             if (s->type != UNDO_FILE)
                 continue;
-            sodium_bin2hex(name, sizeof(name), s->sha256, UNDO_HASH_SIZE);
-            b = bsearch(name, k->blobs, k->count, sizeof(*k->blobs), undo_keep_compare);
-            if (b != NULL && !b->used) {
-                b->used = true;
-                bytes += b->bytes;
-            }
+            sodium_bin2hex(name, UNDO_HEX_SIZE, s->sha256, UNDO_HASH_SIZE);
+            bytes += undo_keep_use_name(k, name);
+            memcpy(name + UNDO_HEX_SIZE - 1, ".p", 3);
+            bytes += undo_keep_use_name(k, name);
         }
     return bytes;
+}
+
+static void undo_keep_forget(struct undo_keep *k) {
+    for (size_t i = 0; i < k->count; i++)
+        k->blobs[i].used = false;
+    for (size_t i = 0; i < k->pack_count; i++)
+        k->packs[i].used = false;
+}
+
+/* Removes what nobody refers to. */
+static uint64_t undo_keep_sweep(struct undo_keep *k) {
+    uint64_t freed = 0;
+
+    for (size_t i = 0; i < k->count; i++) {
+        const struct undo_keep_blob *b = &k->blobs[i];
+
+        if (!b->used && unlinkat(k->u->blobs, b->name, 0) == 0 && b->pack == NULL)
+            freed += b->bytes;
+    }
+    for (size_t i = 0; i < k->pack_count; i++)
+        if (!k->packs[i].used)
+            freed += k->packs[i].bytes;
+    return freed;
 }
 
 /* From the newest entry back, as many as fit; the first that does not fit, and all before it, go.
@@ -178,6 +278,7 @@ int undo_collect(struct undo *u, uint64_t *freed_bytes, struct err *err) {
     if (undo_keep_scan(&k, err) < 0) {
         undo_records_done(&all);
         free(k.blobs);
+        free(k.packs);
         return -1;
     }
     from = undo_keep_from(&k, &all);
@@ -185,14 +286,12 @@ int undo_collect(struct undo *u, uint64_t *freed_bytes, struct err *err) {
         unlinkat(u->entries, all.list[i]->id, 0);
     if (from > 0)
         fsync(u->entries);
-    for (size_t b = 0; b < k.count; b++)
-        k.blobs[b].used = false;
+    undo_keep_forget(&k);
     for (size_t i = from; i < all.count; i++)
         undo_keep_use(&k, all.list[i]);
-    for (size_t b = 0; b < k.count; b++)
-        if (!k.blobs[b].used && unlinkat(u->blobs, k.blobs[b].name, 0) == 0)
-            freed += k.blobs[b].bytes;
+    freed = undo_keep_sweep(&k);
     free(k.blobs);
+    free(k.packs);
     undo_records_done(&all);
     if (freed_bytes != NULL)
         *freed_bytes = freed;

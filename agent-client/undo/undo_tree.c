@@ -142,7 +142,7 @@ static int undo_tree_look_file(int dir, const char *name, struct undo *u, struct
 
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
         return err_sys(err, "cannot open %s to keep what is in it", name);
-    return undo_blob_put(u, fd, 0, UINT64_MAX, &image->s, err) < 0 ||
+    return undo_blob_put(u, fd, (uint64_t)st.st_size, &image->s, err) < 0 ||
                    undo_tree_xattrs(fd, image, err) < 0
                ? -1
                : 0;
