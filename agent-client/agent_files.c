@@ -187,8 +187,12 @@ static bool agent_files_apply(struct agent *a, const char *path, const struct bu
     fd_cleanup int fd =
         fd_memfd("pinfold-edit", text->data != NULL ? text->data : "", text->len, false, &err);
     struct undo_change change = {.path = path, .fd = fd, .before = *before};
-    const struct undo_set set = {
-        .label = label, .by = by, .session = a->session, .changes = &change, .count = 1};
+    const struct undo_set set = {.label = label,
+                                 .by = by,
+                                 .session = a->session,
+                                 .rules = a->project.files.policy,
+                                 .changes = &change,
+                                 .count = 1};
     snprintf(label, sizeof(label), "%s %s", by, path);
     change.after = (struct undo_state){.type = UNDO_FILE,
                                        .mode = before->type == UNDO_FILE ? before->mode : 0644,

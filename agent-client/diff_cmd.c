@@ -151,7 +151,7 @@ static int diff_cmd_run(int argc, char **argv) {
         return 0;
     }
     d.id = result.rest < argc ? argv[result.rest] : NULL;
-    d.u = undo_cmd_open(workspace, &place, &d.root);
+    d.u = undo_cmd_open(workspace, true, &place, &d.root);
     if (d.u == NULL)
         return CLIENT_EXIT_USAGE;
     rc = undo_list(d.u, diff_cmd_entry, &d, &err);

@@ -426,6 +426,7 @@ static int project_pull_apply(struct project_pull_job *job, const struct project
     const struct undo_set set = {.label = what->label,
                                  .by = what->by,
                                  .session = what->session,
+                                 .rules = job->p->files.policy,
                                  .changes = job->changes,
                                  .count = job->count,
                                  .partial = true,

@@ -30,7 +30,7 @@ static void undo_cmd_waits(void) {
     say_line("another pinfold works in this workspace; waiting until it is done");
 }
 
-struct undo *undo_cmd_open(const char *workspace, struct ws_place *place, int *root) {
+struct undo *undo_cmd_open(const char *workspace, bool reads, struct ws_place *place, int *root) {
     struct err err = {0};
     struct undo *u = NULL;
     fd_cleanup int fd = -1;
@@ -41,7 +41,8 @@ struct undo *undo_cmd_open(const char *workspace, struct ws_place *place, int *r
             err_sys(&err, "opening the workspace %s", place->path);
         else
             u = undo_open(
-                &(struct undo_options){.root = fd, .path = place->path, .waits = undo_cmd_waits},
+                &(struct undo_options){
+                    .root = fd, .path = place->path, .reads = reads, .waits = undo_cmd_waits},
                 &err);
     }
     if (u == NULL)
@@ -119,7 +120,7 @@ static int undo_cmd_back(struct undo_cmd_options *o, const char *id, bool redo) 
                                  .told = undo_cmd_told,
                                  .arg = o};
     struct ws_place place;
-    struct undo *u = undo_cmd_open(o->workspace, &place, NULL);
+    struct undo *u = undo_cmd_open(o->workspace, false, &place, NULL);
     struct undo_result r = {.applied = 0};
     char path[PATH_MAX];
     struct err err = {0};
@@ -150,7 +151,7 @@ static bool undo_cmd_bad(void *arg, const char *id, const char *why) {
 
 static int undo_cmd_verify(const char *workspace) {
     struct ws_place place;
-    struct undo *u = undo_cmd_open(workspace, &place, NULL);
+    struct undo *u = undo_cmd_open(workspace, false, &place, NULL);
     struct err err = {0};
     size_t bad = 0;
     int rc;
@@ -270,6 +271,8 @@ static bool undo_cmd_log_json(const struct undo_entry *e) {
     /* It may have been cut within a character. */
     json_object_set_new(o, "label", json_string(say_clean(label, sizeof(label), e->label)));
     json_object_set_new(o, "session", json_string(e->session));
+    if (e->rules[0] != '\0')
+        json_object_set_new(o, "rules", json_string(e->rules));
     json_object_set_new(o, "undone", json_boolean(e->undone));
     json_object_set_new(o, "paths", paths);
     json_dumpf(o, stdout, JSON_COMPACT);
@@ -304,12 +307,13 @@ static int undo_cmd_log(int argc, char **argv) {
         rest =
             undo_cmd_parse(&o, "pinfold log [options]",
                            "The changes that agents and commands made in this workspace, newest\n"
-                           "first, with what made them.",
+                           "first, with what made them (--json: also the paths, and the hash of "
+                           "the rules\nthat allowed them). Also while an agent works here.",
                            argc, argv);
 
     if (rest <= 0)
         return rest < 0 ? CLIENT_EXIT_USAGE : 0;
-    u = undo_cmd_open(o.workspace, &place, NULL);
+    u = undo_cmd_open(o.workspace, true, &place, NULL);
     if (u == NULL)
         return CLIENT_EXIT_USAGE;
     rc = undo_list(u, undo_cmd_log_entry, &o, &err);

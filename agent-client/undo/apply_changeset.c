@@ -242,6 +242,10 @@ int apply_changeset(struct undo *u, const struct undo_set *set, struct undo_resu
     if (set->count > UNDO_CHANGES_MAX)
         return err_set(err, ERR_LIMIT, 0, "more than %u changes at once", UNDO_CHANGES_MAX);
     r = undo_record_new(u, set->label, set->by, set->session, err);
+    if (r != NULL && set->rules != NULL && (r->rules = strdup(set->rules)) == NULL) {
+        undo_record_free(r);
+        r = NULL;
+    }
     out.outcomes = calloc(set->count + 1, sizeof(*out.outcomes));
     if (r == NULL || out.outcomes == NULL) {
         undo_record_free(r);

@@ -143,6 +143,18 @@ static int undo_lock(int fd, const struct undo_options *o, struct err *err) {
     return 0;
 }
 
+/* What a process that died has left is taken back first, when nobody is at work. */
+static int undo_begin_reading(struct undo *u, struct err *err) {
+    int rc;
+
+    u->reads = true;
+    if (flock(u->lock, LOCK_EX | LOCK_NB) < 0)
+        return errno == EWOULDBLOCK ? 0 : err_sys(err, "cannot lock the journal");
+    rc = undo_recover(u, err);
+    (void)flock(u->lock, LOCK_UN);
+    return rc;
+}
+
 static int undo_open_all(struct undo *u, const struct undo_options *o, struct err *err) {
     char path[PATH_MAX], full[PATH_MAX + 80], id[UNDO_HEX_SIZE];
     uint8_t hash[UNDO_HASH_SIZE];
@@ -161,9 +173,11 @@ static int undo_open_all(struct undo *u, const struct undo_options *o, struct er
     if (u->entries < 0 || u->blobs < 0)
         return -1;
     u->lock = openat(u->base, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (u->lock < 0 || undo_lock(u->lock, o, err) < 0)
-        return u->lock < 0 ? err_sys(err, "cannot open the lock of the journal") : -1;
-    return undo_recover(u, err);
+    if (u->lock < 0)
+        return err_sys(err, "cannot open the lock of the journal");
+    if (o->reads)
+        return undo_begin_reading(u, err);
+    return undo_lock(u->lock, o, err) < 0 ? -1 : undo_recover(u, err);
 }
 
 struct undo *undo_open(const struct undo_options *options, struct err *err) {

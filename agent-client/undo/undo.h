@@ -11,8 +11,8 @@
  *
  * Journal: JOURNAL/<id of the workspace>/ with JOURNAL = $XDG_STATE_HOME/pinfold/undo (or
  * ~/.local/state/pinfold/undo), mode 0700; contents are files named by SHA-256. It is never inside
- * the workspace. One process at a time (flock); nothing in it that the journal did not make is ever
- * removed. */
+ * the workspace. One process at a time changes something (flock); others may read. Nothing in it
+ * that the journal did not make is ever removed. */
 #pragma once
 
 #include <stdbool.h>
@@ -68,6 +68,7 @@ struct undo_set {
     const char *label; /* for `pinfold log`: the command or the tool that made the changes */
     const char *by;    /* "exec", "edit", "write", "undo", "redo", … */
     const char *session;
+    const char *rules; /* hash over the permission rules that allowed it; NULL = none were asked */
     struct undo_change *changes;
     size_t count;
     /* What happens when some of them cannot be made: false = nothing at all is changed. */
@@ -92,6 +93,9 @@ struct undo_options {
     const char *journal; /* NULL = where the environment says */
     uint64_t bytes_max;  /* of stored contents; 0 = 2 GiB: the oldest entries go first */
     uint64_t age_max_ms; /* 0 = 30 days */
+    /* Only undo_list() and undo_contents() will follow: when another process has the journal, this
+     * one does not wait. It sees the entries that are committed, all of them up to one. */
+    bool reads;
     /* Called once when another process has the journal and undo_open() waits for it. May be NULL.
      */
     void (*waits)(void);
@@ -130,7 +134,8 @@ int undo_redo(struct undo *u, const struct undo_choice *choice, struct undo_resu
 /* Entries, newest first: calls `each` until it returns false. Texts are borrowed. */
 struct undo_entry {
     const char *id, *label, *by, *session;
-    uint64_t when_ms; /* since the epoch */
+    const char *rules; /* "" = none were asked */
+    uint64_t when_ms;  /* since the epoch */
     bool undone;
     const struct undo_change *changes; /* before and after; fd is -1 */
     size_t count;

@@ -36,6 +36,7 @@ struct undo_item {
 struct undo_record {
     char id[UNDO_ID_SIZE];
     char *label, *by, *session; /* owned */
+    char *rules;                /* owned; NULL = none were asked */
     char of[UNDO_ID_SIZE];      /* the entry that it undoes or redoes; "" = neither */
     bool redo, partly;          /* … with undo: `partly` when only one path of it */
     bool undone;                /* found out by undo_records_load() */
@@ -57,6 +58,7 @@ struct undo {
     uint64_t next; /* number of the next entry */
     uint64_t bytes_max, age_max_ms;
     bool no_clones; /* between workspace and journal */
+    bool reads;     /* without the lock: another process may change entries meanwhile */
     struct undo_late late[UNDO_BATCH_MAX];
     size_t late_count;
     struct undo_pack *pack; /* that is being written; NULL = none */

@@ -12,6 +12,8 @@
 #include "fd.h"
 #include "undo_internal.h"
 
+#define UNDO_LISTS_MAX 100u /* of a directory, until two are the same */
+
 void undo_record_free(struct undo_record *r) {
     if (r == NULL)
         return;
@@ -24,6 +26,7 @@ void undo_record_free(struct undo_record *r) {
     free(r->label);
     free(r->by);
     free(r->session);
+    free(r->rules);
     free(r);
 }
 
@@ -97,6 +100,8 @@ static int undo_record_write(struct buf *out, const struct undo_record *r, struc
         undo_record_field(out, "label", r->label, err) < 0 ||
         undo_record_field(out, "by", r->by, err) < 0 ||
         undo_record_field(out, "session", r->session, err) < 0)
+        return -1;
+    if (r->rules != NULL && undo_record_field(out, "rules", r->rules, err) < 0)
         return -1;
     if (r->of[0] != '\0' && buf_printf(out, err, "of %s %s\n", r->of,
                                        r->redo     ? "redo"
@@ -224,6 +229,8 @@ static int undo_record_line(struct undo_record *r, char *line, struct err *err) 
         r->by = undo_record_dup(&value);
     else if (strcmp(line, "session") == 0)
         r->session = undo_record_dup(&value);
+    else if (strcmp(line, "rules") == 0)
+        r->rules = undo_record_dup(&value);
     else if (strcmp(line, "of") == 0) {
         snprintf(r->of, sizeof(r->of), "%.*s", (int)strcspn(value, " "), value);
         r->redo = strstr(value, " redo") != NULL;
@@ -288,25 +295,73 @@ static void undo_records_mark(struct undo_records *all) {
     }
 }
 
+struct undo_names {
+    struct dirent **list; /* owned, and so is each */
+    int count;
+};
+
+static void undo_names_done(struct undo_names *n) {
+    for (int i = 0; i < n->count; i++)
+        free(n->list[i]);
+    free(n->list);
+    *n = (struct undo_names){.count = 0};
+}
+
+static int undo_names_scan(struct undo *u, struct undo_names *n, struct err *err) {
+    n->count = scandirat(u->entries, ".", &n->list, undo_record_filter, alphasort);
+    if (n->count >= 0)
+        return 0;
+    n->count = 0;
+    return err_sys(err, "cannot list the journal");
+}
+
+static bool undo_names_same(const struct undo_names *a, const struct undo_names *b) {
+    for (int i = 0; i < a->count && a->count == b->count; i++)
+        if (strcmp(a->list[i]->d_name, b->list[i]->d_name) != 0)
+            return false;
+    return a->count == b->count;
+}
+
+/* A directory that changes while it is listed may show a later entry and not an earlier one. */
+static int undo_records_list(struct undo *u, struct undo_names *n, struct err *err) {
+    struct undo_names again = {.count = 0};
+    int rc = undo_names_scan(u, n, err);
+
+    for (unsigned i = 0; rc == 0 && u->reads && i < UNDO_LISTS_MAX; i++) {
+        rc = undo_names_scan(u, &again, err);
+        if (rc == 0 && undo_names_same(n, &again))
+            break;
+        if (rc == 0) {
+            undo_names_done(n);
+            *n = again;
+            again = (struct undo_names){.count = 0};
+        }
+    }
+    undo_names_done(&again);
+    return rc;
+}
+
 int undo_records_load(struct undo *u, struct undo_records *all, struct err *err) {
-    struct dirent **names = NULL;
-    int n = scandirat(u->entries, ".", &names, undo_record_filter, alphasort), rc = 0;
+    struct undo_names names = {.count = 0};
+    int rc = undo_records_list(u, &names, err);
 
     *all = (struct undo_records){.count = 0};
-    if (n < 0)
-        return err_sys(err, "cannot list the journal");
-    all->list = calloc((size_t)n + 1, sizeof(*all->list));
-    if (all->list == NULL)
-        rc = err_set(err, ERR_LIMIT, 0, "no memory for the journal");
-    for (int i = 0; i < n; i++) {
-        if (rc == 0) {
-            all->list[all->count] = undo_record_read(u, names[i]->d_name, err);
-            rc = all->list[all->count] != NULL ? 0 : -1;
-            all->count += rc == 0;
-        }
-        free(names[i]);
+    if (rc == 0) {
+        all->list = calloc((size_t)names.count + 1, sizeof(*all->list));
+        if (all->list == NULL)
+            rc = err_set(err, ERR_LIMIT, 0, "no memory for the journal");
     }
-    free(names);
+    for (int i = 0; rc == 0 && i < names.count; i++) {
+        const char *name = names.list[i]->d_name;
+        struct undo_record *r = undo_record_read(u, name, err);
+
+        if (r != NULL)
+            all->list[all->count++] = r;
+        /* The oldest go while somebody reads. */
+        else if (!u->reads || faccessat(u->entries, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
+            rc = -1;
+    }
+    undo_names_done(&names);
     if (rc < 0)
         undo_records_done(all);
     else
