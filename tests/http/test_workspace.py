@@ -1,5 +1,6 @@
 """`pinfold exec` in a workspace: what is sent, what runs, what comes back, and undo."""
 
+import json
 import os
 import subprocess
 
@@ -306,23 +307,30 @@ def _(pair):
         check.equal((code, list(w.tree())), (0, ["run.sh"]), "redo, yes: %s" % seen)
 
 
-@test("log says that it waits for another pinfold")
+@test("while a command runs, log and diff show what is there; undo says that it waits")
 def _(pair):
     with Workspace(pair) as w:
         w.write("a", "1")
+        well(w.exec("-c", "echo 2 >a"))
         child = subprocess.Popen(
             [harness.program("pinfold"), "exec", "--rules", w.rules, "--stdin", "-", "-c",
              "echo begun; cat"],
             cwd=w.path, env=w.environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             text=True, start_new_session=True)
         check.equal(child.stdout.readline(), "begun\n", "its first line")
-        log = subprocess.Popen([harness.program("pinfold"), "log"], cwd=w.path,
-                               env=w.environment(), stdin=subprocess.DEVNULL,
-                               stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-        first = log.stderr.readline()
-        check.true("another pinfold" in first, "what log says: %s" % first)
+        log = [json.loads(line) for line in well(w.pinfold("log", "--json")).stdout.splitlines()]
+        check.equal([entry["by"] for entry in log], ["exec"], "log")
+        shown = well(w.pinfold("permission", "list", "--rules", w.rules)).stdout
+        check.true("policy          %s\n" % log[0]["rules"] in shown, "the hash of the rules")
+        check.true("+2" in well(w.pinfold("diff")).stdout, "diff")
+        undo = subprocess.Popen([harness.program("pinfold"), "undo"], cwd=w.path,
+                                env=w.environment(), stdin=subprocess.DEVNULL,
+                                stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        first = undo.stderr.readline()
+        check.true("another pinfold" in first, "what undo says: %s" % first)
         child.stdin.close()
-        check.equal((child.wait(20), log.wait(20)), (0, 0), "exit codes")
+        check.equal((child.wait(20), undo.wait(20)), (0, 0), "exit codes")
+        check.equal(w.read("a"), b"1", "a")
 
 
 @test("diff shows the lines that an entry changed, and not what came later from elsewhere")
