@@ -8,6 +8,7 @@
 
 #include "bundle.h"
 #include "clock.h"
+#include "image_check.h"
 #include "json_out.h"
 #include "text.h"
 
@@ -297,6 +298,7 @@ int answer_encode(const struct run *run, size_t position, struct buf *out, struc
     json_out_close(&j, '}');
     json_out_str(&j, "image", run->image);
     json_out_str(&j, "backend", backend_name(run->backend));
+    image_check_write(&j, run->image_sha256);
     run_keep_write(&j, run);
     answer_timing(&j, run);
     json_out_open(&j, "network", '{');

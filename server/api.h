@@ -28,11 +28,8 @@ void api_runs_lower_cpu(struct limits_effective *limits, uint64_t cpu_ms);
 /* The policy `name`, as the runner knows it that will serve the request: one of the back end that
  * is wished for, or (BACKEND_NONE) of the policy's own. NULL with *error: no such policy, not
  * allowed by it, or no such runner. */
-const struct wire_policy *api_runs_policy(struct server *s, const char *name, enum backend wish,
+const struct link_policy *api_runs_policy(struct server *s, const char *name, enum backend wish,
                                           enum backend *backend, struct api_error *error);
-/* Is there such an image? Else *error is 400. */
-int api_runs_check_image(const char *image, struct api_error *error);
-
 /* api_sandboxes.c, api_sandbox_life.c */
 void api_sandboxes_create(struct server *s, struct http_req *req, const struct route_args *args);
 void api_sandboxes_list(struct server *s, struct http_req *req, const struct route_args *args);

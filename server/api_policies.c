@@ -228,6 +228,9 @@ static void api_policies_write(struct json_out *j, const struct wire_policy *p,
     api_policies_why(j, api_policies_text(root, "steps", "why", NULL));
     json_out_close(j, '}');
     api_policies_backends(j, p, root);
+    json_t *images = json_object_get(root, "images");
+    if (images != NULL)
+        json_out_tree(j, "images", images);
     json_out_open(j, "sentences", '{');
     api_policies_say_read(j);
     api_policies_say_write(j, p);

@@ -11,7 +11,7 @@
 #include "config.h"
 #include "fd.h"
 #include "idempotency.h"
-#include "image.h"
+#include "image_check.h"
 #include "json_out.h"
 #include "receipt_run.h"
 #include "results.h"
@@ -58,17 +58,6 @@ static int api_runs_check_size(const struct run_request *r, struct api_error *er
     return 0;
 }
 
-int api_runs_check_image(const char *image, struct api_error *error) {
-    char path[WIRE_NAME_MAX + 32];
-    if (strcmp(image, IMAGE_HOST) == 0)
-        return 0;
-    snprintf(path, sizeof(path), STATE_IMAGES "/%s/manifest.json", image);
-    if (access(path, F_OK) == 0)
-        return 0;
-    return api_error_set(error, 400, "unknown_image", "/image", "There is no image named %s.",
-                         image);
-}
-
 static int api_runs_check_room(struct server *s, const struct http_req *req,
                                const struct run_request *r, struct api_error *error) {
     struct queue_share share;
@@ -99,16 +88,6 @@ static int api_runs_check_room(struct server *s, const struct http_req *req,
     }
 }
 
-/* Which image it was, whatever is imported under this name later. */
-static void api_runs_image(struct run *run) {
-    struct image image;
-    if (strcmp(run->image, IMAGE_HOST) == 0)
-        return;
-    fd_cleanup int dir = open(STATE_IMAGES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (dir >= 0 && image_read(dir, run->image, &image, NULL) == 0)
-        str_copy(run->inputs->image_sha256, sizeof(run->inputs->image_sha256), image.sha256);
-}
-
 /* The body as it came. */
 struct api_runs_body {
     const uint8_t *hash; /* it is in a file already; NULL = it is still the request's */
@@ -136,7 +115,6 @@ static void api_runs_keep_body(struct server *s, struct run *run, struct http_re
 /* Nothing begins that the audit log does not know. */
 static int api_runs_record(struct server *s, struct run *run, const struct http_req *req,
                            struct api_error *error) {
-    api_runs_image(run);
     struct audit_asked asked;
     audit_record_run(&asked, run);
     asked.user = req->user_name;
@@ -197,7 +175,7 @@ static int api_runs_check_quota(struct server *s, const struct http_req *req,
     return rc;
 }
 
-const struct wire_policy *api_runs_policy(struct server *s, const char *name, enum backend wish,
+const struct link_policy *api_runs_policy(struct server *s, const char *name, enum backend wish,
                                           enum backend *backend, struct api_error *error) {
     const struct link *shard = links_first_ready(&s->links);
     if (shard == NULL) {
@@ -222,7 +200,7 @@ const struct wire_policy *api_runs_policy(struct server *s, const char *name, en
                       name);
         return NULL;
     }
-    return &policy->head;
+    return policy;
 }
 
 /* Takes body->inputs over. */
@@ -231,13 +209,15 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
     if (api_runs_check_policy(req, r->policy, error) < 0 || api_runs_check_env(req, r, error) < 0)
         return NULL;
     enum backend backend = BACKEND_NONE;
-    const struct wire_policy *policy = api_runs_policy(s, r->policy, r->backend, &backend, error);
+    const struct link_policy *policy = api_runs_policy(s, r->policy, r->backend, &backend, error);
     if (policy == NULL)
         return NULL;
     r->backend = backend;
     struct admit admit;
     struct accounts_hold hold = {0};
-    if (admit_check(r, policy, &admit, error) < 0)
+    uint8_t image_sha256[32];
+    if (image_check(policy, r->image, r->image_digest, image_sha256, error) < 0 ||
+        admit_check(r, &policy->head, &admit, error) < 0)
         return NULL;
     if (server_check_memory(s, admit.run.values.v[LIMIT_MEM_BYTES], error) < 0 ||
         api_runs_check_quota(s, req, &admit, error) < 0 ||
@@ -247,11 +227,12 @@ static struct run *api_runs_accept(struct server *s, struct run_request *r, stru
     }
     struct err err;
     err_clear(&err);
-    struct run *run = run_new(&s->runs, r, policy, &admit, &err);
+    struct run *run = run_new(&s->runs, r, &policy->head, &admit, &err);
     free(admit.steps);
     if (run != NULL) {
         run->token = accounts_token_ref(req->token);
         run->hold = hold;
+        memcpy(run->image_sha256, image_sha256, sizeof(run->image_sha256));
         run->inputs = body->inputs;
         body->inputs = NULL;
         api_runs_keep_body(s, run, req, body);
@@ -309,7 +290,7 @@ static void api_runs_decoded(struct server *s, struct http_req *req, struct run_
     bool wait = r->wait, stream = r->stream;
     struct run *run = NULL;
     if (api_runs_check_room(s, req, r, &error) == 0 && audit_check(&s->audit, &error) == 0 &&
-        api_runs_check_size(r, &error) == 0 && api_runs_check_image(r->image, &error) == 0)
+        api_runs_check_size(r, &error) == 0)
         run = api_runs_accept(s, r, req, body, &error);
     request_done(r);
     receipt_inputs_free(body->inputs);

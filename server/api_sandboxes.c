@@ -8,6 +8,7 @@
 #include "admit.h"
 #include "api.h"
 #include "clock.h"
+#include "image_check.h"
 #include "json_out.h"
 #include "sandbox_request.h"
 #include "str.h"
@@ -102,7 +103,7 @@ static void api_sandboxes_left(struct http_req *req) {
 }
 
 /* A snapshot can only be used where it is. */
-static const struct wire_policy *api_sandboxes_policy(struct server *s, const char *name,
+static const struct link_policy *api_sandboxes_policy(struct server *s, const char *name,
                                                       enum backend wish, struct sandbox_spec *spec,
                                                       struct api_error *error) {
     const struct link *l = spec->shard[0] != '\0' ? links_find(&s->links, spec->shard) : NULL;
@@ -116,7 +117,7 @@ static const struct wire_policy *api_sandboxes_policy(struct server *s, const ch
         return NULL;
     }
     wish = (enum backend)l->welcome.backend;
-    return admit_backend(wish, &p->head, &spec->backend, error) < 0 ? NULL : &p->head;
+    return admit_backend(wish, &p->head, &spec->backend, error) < 0 ? NULL : p;
 }
 
 /* What comes from the snapshot that it starts from. */
@@ -158,13 +159,13 @@ static int api_sandboxes_spec(struct server *s, const struct sandbox_request *r,
     spec->idle_ms = r->idle_ms != 0 ? r->idle_ms : SANDBOX_IDLE_DEFAULT_MS;
     if (r->from != NULL && api_sandboxes_from(s, r, req->user_name, spec, error) < 0)
         return -1;
-    const struct wire_policy *policy =
+    const struct link_policy *policy =
         api_sandboxes_policy(s, policy_name, r->backend, spec, error);
     if (policy == NULL || admit_network(r->network, error) < 0 ||
-        admit_limits(&r->limits, policy, &spec->limits, error) < 0 ||
-        api_runs_check_image(spec->image, error) < 0)
+        admit_limits(&r->limits, &policy->head, &spec->limits, error) < 0 ||
+        image_check(policy, spec->image, r->image_digest, spec->image_sha256, error) < 0)
         return -1;
-    spec->policy = *policy;
+    spec->policy = policy->head;
     spec->metadata = r->metadata != NULL ? json_incref(r->metadata) : json_object();
     if (spec->metadata == NULL || sandbox_spec_set_env(spec, &r->env, NULL) < 0)
         return api_error_memory(error);

@@ -499,6 +499,7 @@ int audit_sandbox_accepted(struct audit *a, const char *id, const struct sandbox
                                 .policy = spec->policy.name,
                                 .policy_sha256 = spec->policy.sha256,
                                 .image = spec->image,
+                                .image_sha256 = spec->image_sha256,
                                 .limits = &spec->limits.values,
                                 .from = spec->origin};
     return audit_accepted(a, &asked, NULL, error);

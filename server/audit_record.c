@@ -1,3 +1,4 @@
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -41,6 +42,8 @@ void audit_record_asked(struct buf *out, const struct audit_asked *x) {
     if (x->policy_sha256 != NULL)
         receipt_inputs_hex(&j, "policy_sha256", x->policy_sha256);
     audit_record_text(&j, "image", x->image);
+    if (x->image_sha256 != NULL && !sodium_is_zero(x->image_sha256, 32))
+        receipt_inputs_hex(&j, "image_sha256", x->image_sha256);
     if (x->limits != NULL)
         audit_record_limits(&j, x->limits);
     if (x->argv_sha256 != NULL)
@@ -65,6 +68,7 @@ void audit_record_run(struct audit_asked *out, const struct run *run) {
                                 .policy = run->policy.name,
                                 .policy_sha256 = run->policy.sha256,
                                 .image = run->image,
+                                .image_sha256 = run->image_sha256,
                                 .limits = &run->limits.values,
                                 .argv_sha256 = run->inputs->argv_sha256,
                                 .files = run->inputs->files,

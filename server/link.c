@@ -39,8 +39,10 @@ void link_forget_kept(struct link *l) {
 }
 
 static void link_forget(struct link *l) {
-    for (size_t i = 0; i < l->policy_count; i++)
+    for (size_t i = 0; i < l->policy_count; i++) {
         free(l->policies[i].text);
+        free(l->policies[i].images);
+    }
     free(l->policies);
     free(l->capabilities);
     free(l->jails);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "err.h"
+#include "image_ref.h"
 #include "log.h"
 #include "loop.h"
 #include "wire.h"
@@ -49,6 +50,9 @@ struct link_jail_ops {
 struct link_policy {
     struct wire_policy head;
     char *text; /* head.text_size bytes and a NUL; owned */
+    bool any_image;
+    struct image_ref *images; /* else only these; owned */
+    size_t image_count;
 };
 
 /* What the holder of the links is told. */

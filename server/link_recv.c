@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 
 #include "fd.h"
+#include "image_check.h"
 #include "link_internal.h"
 
 /* Packets that one system call reads, and the room for each. */
@@ -67,8 +68,9 @@ static int link_recv_policy(struct link *l, const struct link_recv_packet *packe
         return err_set(err, ERR_SYSTEM, ENOMEM, "keeping a policy of %s: out of memory", l->name);
     memcpy(text, p + 1, p->text_size);
     text[p->text_size] = '\0';
-    l->policies[l->policy_count++] = (struct link_policy){.head = *p, .text = text};
-    return 0;
+    struct link_policy *policy = &l->policies[l->policy_count++];
+    *policy = (struct link_policy){.head = *p, .text = text};
+    return image_check_policy(policy, err);
 }
 
 static int link_recv_capability(struct link *l, const struct link_recv_packet *p, struct err *err) {

@@ -158,8 +158,8 @@ static void receipt_run_audit(struct json_out *j, const struct run *run) {
 static void receipt_run_image(struct json_out *j, const struct run *run) {
     json_out_open(j, "image", '{');
     json_out_str(j, "name", run->image);
-    if (run->inputs->image_sha256[0] != '\0')
-        json_out_str(j, "sha256", run->inputs->image_sha256);
+    if (!sodium_is_zero(run->image_sha256, sizeof(run->image_sha256)))
+        receipt_inputs_hex(j, "sha256", run->image_sha256);
     json_out_close(j, '}');
 }
 

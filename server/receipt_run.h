@@ -35,7 +35,6 @@ struct receipt_inputs {
     uint8_t argv_sha256[32]; /* over all steps: "argv" or "sh", NUL, each argument, NUL, NUL */
     uint8_t files_sha256[32];
     uint64_t files, file_bytes;
-    char image_sha256[65];           /* of an imported image; "" = none */
     char digest[RECEIPT_DIGEST_HEX]; /* of the receipt's body, once there is one */
 };
 

@@ -462,6 +462,7 @@ void run_start(struct run *run, struct link *link) {
     memset(&open, 0, sizeof(open));
     str_copy(open.policy, sizeof(open.policy), run->policy.name);
     str_copy(open.image, sizeof(open.image), run->image);
+    memcpy(open.image_sha256, run->image_sha256, sizeof(open.image_sha256));
     open.limits = run->open;
     open.network = WIRE_NETWORK_NONE;
     run->jail = link_open_jail(link, &run_jail_ops, run);

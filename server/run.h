@@ -95,6 +95,7 @@ struct run {
     struct accounts_hold hold;    /* of that token's budget */
     char image[WIRE_NAME_MAX];
     enum backend backend;
+    uint8_t image_sha256[32];     /* zeros: it has none */
     char label[TRACE_LABEL_SIZE]; /* what it runs, for people */
     struct trace trace;
     char *trace_state; /* "TRACESTATE=…" of the request, until it is done; NULL = none; owned */

@@ -72,6 +72,7 @@ static void run_record_head(struct record_out *o, const struct run *run) {
     for (int i = 0; i < LIMIT_COUNT; i++)
         record_put(o, run->open.v[i]);
     record_put(o, run->backend);
+    record_bytes(o, run->image_sha256, sizeof(run->image_sha256));
     record_close(o, at);
 }
 
@@ -254,6 +255,8 @@ static void run_record_read_head(struct record_in *in, struct run *run) {
         run->open.v[i] = record_get(in);
     uint64_t backend = record_get(in); /* older ones have none */
     run->backend = backend_name((uint32_t)backend) ? (enum backend)backend : BACKEND_NATIVE;
+    if (in->len > 0) /* older ones do not say */
+        record_get_bytes(in, run->image_sha256, sizeof(run->image_sha256));
     if (in->bad || steps == 0 || steps > REQUEST_STEPS_MAX || run->current >= steps ||
         run->steps != NULL || run_init_steps(run, (size_t)steps) < 0)
         in->bad = true;

@@ -1,6 +1,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "image_check.h"
 #include "json_out.h"
 #include "sandbox_internal.h"
 #include "store_file.h"
@@ -45,6 +46,7 @@ void sandbox_json_write(struct json_out *j, const char *key, const struct sandbo
     json_out_close(j, '}');
     json_out_str(j, "image", spec->image);
     json_out_str(j, "backend", backend_name(spec->backend));
+    image_check_write(j, spec->image_sha256);
     json_out_open(j, "network", '{');
     json_out_str(j, "mode", "none");
     json_out_close(j, '}');

@@ -253,6 +253,7 @@ int sandbox_life_open(struct sandbox *sb, struct link *link, struct err *err) {
     memset(&open, 0, sizeof(open));
     str_copy(open.policy, sizeof(open.policy), sb->spec.policy.name);
     str_copy(open.image, sizeof(open.image), sb->spec.image);
+    memcpy(open.image_sha256, sb->spec.image_sha256, sizeof(open.image_sha256));
     admit_jail_limits(&sb->spec.limits.values, &sb->spec.policy, &open.limits);
     open.network = WIRE_NETWORK_NONE;
     open.flags = WIRE_OPEN_SANDBOX;

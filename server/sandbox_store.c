@@ -9,6 +9,7 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "image_ref.h"
 #include "sandbox_internal.h"
 #include "store_file.h"
 #include "str.h"
@@ -50,21 +51,23 @@ static json_t *sandbox_store_env(const struct request_env *env) {
 
 static json_t *sandbox_store_encode(const struct sandbox *sb) {
     const struct sandbox_spec *spec = &sb->spec;
-    char sha[65], trace[TRACE_TEXT_SIZE];
+    char sha[65], image[65], trace[TRACE_TEXT_SIZE];
     trace_write_text(&spec->trace, trace);
     store_file_hex(spec->policy.sha256, 32, sha);
+    store_file_hex(spec->image_sha256, 32, image);
     json_t *root =
         json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "version",
                   SANDBOX_STORE_VERSION, "owner", spec->owner, "image", spec->image, "backend",
                   backend_name(spec->backend), "policy", spec->policy.name, "policy_sha256", sha,
                   "shard", sb->shard, "disk", (json_int_t)spec->disk, "ttl_ms",
                   (json_int_t)spec->ttl_ms, "idle_ms", (json_int_t)spec->idle_ms);
-    json_t *more = json_pack(
-        "{s:o, s:o, s:O, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "limits",
-        limits_json_encode(&spec->limits), "env", sandbox_store_env(&spec->env), "metadata",
-        spec->metadata, "from", spec->from, "trace", trace, "token", spec->token, "created_at",
-        (json_int_t)sb->created_ms, "expires_at", (json_int_t)sb->expires_ms, "numbers",
-        (json_int_t)sb->number_floor, "executions", (json_int_t)sb->executions);
+    json_t *more =
+        json_pack("{s:o, s:o, s:O, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "limits",
+                  limits_json_encode(&spec->limits), "env", sandbox_store_env(&spec->env),
+                  "metadata", spec->metadata, "image_sha256", image, "from", spec->from, "trace",
+                  trace, "token", spec->token, "created_at", (json_int_t)sb->created_ms,
+                  "expires_at", (json_int_t)sb->expires_ms, "numbers", (json_int_t)sb->number_floor,
+                  "executions", (json_int_t)sb->executions);
     int rc = root != NULL && more != NULL ? json_object_update(root, more) : -1;
     if (rc == 0 && sb->state == SANDBOX_GONE)
         rc = json_object_set_new(root, "gone",
@@ -162,6 +165,9 @@ static const char *sandbox_store_spec(const json_t *root, struct sandbox_spec *s
     spec->backend = backend != NULL ? backend_by_name(backend) : BACKEND_NATIVE;
     if (spec->backend == BACKEND_NONE)
         return "backend";
+    const char *image = json_string_value(json_object_get(root, "image_sha256"));
+    if (image != NULL && !image_ref_hex(image, spec->image_sha256)) /* older ones have none */
+        return "image_sha256";
     const char *token = json_string_value(json_object_get(root, "token"));
     if (token != NULL)
         str_copy(spec->token, sizeof(spec->token), token);

@@ -46,6 +46,7 @@ struct sandbox_spec {
     char token[ACCOUNTS_TOKEN_ID_SIZE]; /* id of the one that asked for it; "" = not known */
     char image[WIRE_NAME_MAX];
     enum backend backend;
+    uint8_t image_sha256[32]; /* zeros: it has none */
     struct wire_policy policy;
     struct limits_effective limits;
     struct request_env env;  /* owned: one allocation each */

@@ -59,11 +59,13 @@ void pool_free(struct pool *pool);
  * follows). From now on events go to `events`/`arg`; the owner calls pool_settled() from `ready`,
  * `failed` and `gone`, and pool_release() from `gone`.
  * Returns 0, or 1: as many are being made as is good for those that run already, or every slot is
- * taken; ask again when `room` is called. -1: ERR_INVALID: no such image; ERR_STATE: stopping. */
+ * taken; ask again when `room` is called. -1: ERR_INVALID: no such image, not
+ * that one, or not allowed by the policy; ERR_STATE: stopping. */
 struct pool_wish {
     const struct policy *policy;
     const char *image;
-    bool stays; /* it counts as a sandbox */
+    const uint8_t *image_sha256; /* 32 bytes: what it must be; zeros for "host" */
+    bool stays;                  /* it counts as a sandbox */
 };
 int pool_take(struct pool *pool, const struct pool_wish *wish, const struct jail_events *events,
               void *arg, struct jail **jail, struct err *err);

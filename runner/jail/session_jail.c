@@ -147,7 +147,10 @@ static void session_wait_remove(struct session *s, struct session_jail *e) {
 
 /* Gets it a jail. False when it has to wait for one. */
 static bool session_admit(struct session_jail *e) {
-    const struct pool_wish wish = {.policy = e->policy, .image = e->image, .stays = e->sandbox};
+    const struct pool_wish wish = {.policy = e->policy,
+                                   .image = e->image,
+                                   .image_sha256 = e->image_sha256,
+                                   .stays = e->sandbox};
     struct err why;
     int rc = pool_take(e->cfg->pool, &wish, &session_jail_events, e, &e->jail, &why);
     if (rc < 0) {
@@ -195,6 +198,7 @@ static struct session_jail *session_jail_new(struct session *s, const struct wir
     e->sandbox = q->flags & WIRE_OPEN_SANDBOX;
     e->disk = (enum wire_disk)q->disk;
     (void)str_copy(e->image, sizeof e->image, q->image);
+    memcpy(e->image_sha256, q->image_sha256, sizeof e->image_sha256);
     (void)str_copy(e->key, sizeof e->key, q->key);
     (void)str_copy(e->from, sizeof e->from, q->from);
     e->policy = policy_find(s->cfg->policies, q->policy);

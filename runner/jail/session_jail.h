@@ -49,6 +49,7 @@ struct session_jail {
     struct jail *jail; /* NULL before it was got and after it is gone */
     const struct policy *policy;
     char image[WIRE_NAME_MAX];
+    uint8_t image_sha256[32];
     struct limits limits;
     uint64_t opened_ns;
     bool limits_set;            /* the limits are in force in the jail */

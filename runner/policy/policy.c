@@ -144,6 +144,40 @@ static int policy_read_backends(const struct policy_object *top, struct policy *
     return policy_read_why(&o, err);
 }
 
+static int policy_read_image_list(const struct policy_object *o, struct policy *p,
+                                  struct err *err) {
+    const json_t *list;
+    if (policy_json_array(o, "allow", &list, err) != 0)
+        return -1;
+    size_t count = json_array_size(list);
+    if (count == 0 || count > IMAGE_REF_LIST_MAX)
+        return err_set(err, ERR_INVALID, 0, "%s/allow must name 1 to %u images", o->where,
+                       IMAGE_REF_LIST_MAX);
+    p->images = calloc(count, sizeof(*p->images));
+    if (!p->images)
+        return err_sys(err, "cannot keep the images of a policy");
+    for (size_t i = 0; i < count; i++) {
+        const char *text = json_string_value(json_array_get(list, i));
+        if (!text)
+            return err_set(err, ERR_INVALID, 0, "%s/allow/%zu must be a text", o->where, i);
+        if (image_ref_parse(text, &p->images[i], err) != 0)
+            return err_wrap(err, "%s/allow/%zu", o->where, i);
+    }
+    p->image_count = count;
+    return 0;
+}
+
+static int policy_read_images(const struct policy_object *top, struct policy *p, struct err *err) {
+    static const char *const keys[] = {"allow", "why", NULL};
+    struct policy_object o;
+    p->any_image = !policy_json_has(top, "images");
+    if (p->any_image)
+        return 0;
+    if (policy_json_open(top, "images", keys, &o, err) != 0 || policy_read_why(&o, err) != 0)
+        return -1;
+    return policy_read_image_list(&o, p, err);
+}
+
 static int policy_read_name(const struct policy_object *top, const char *expected, struct policy *p,
                             struct err *err) {
     const char *name, *about;
@@ -158,7 +192,7 @@ static int policy_read_name(const struct policy_object *top, const char *expecte
 static int policy_read(const char *name, const json_t *json, struct policy *p, struct err *err) {
     static const char *const keys[] = {"name",     "about",  "limits", "writable", "network",
                                        "syscalls", "end_on", "steps",  NULL};
-    static const char *const more[] = {"backends", NULL};
+    static const char *const more[] = {"backends", "images", NULL};
     struct policy_object top;
     if (policy_json_top(json, keys, more, &top, err) != 0 ||
         policy_read_name(&top, name, p, err) != 0 || policy_read_limits(&top, p, err) != 0 ||
@@ -167,7 +201,9 @@ static int policy_read(const char *name, const json_t *json, struct policy *p, s
     if (policy_read_network(&top, p, err) != 0 || policy_read_syscalls(&top, p, err) != 0 ||
         policy_read_end_on(&top, p, err) != 0)
         return -1;
-    return policy_read_steps(&top, p, err) != 0 ? -1 : policy_read_backends(&top, p, err);
+    if (policy_read_steps(&top, p, err) != 0 || policy_read_backends(&top, p, err) != 0)
+        return -1;
+    return policy_read_images(&top, p, err);
 }
 
 int policy_parse(const char *name, const char *text, size_t size, struct policy *out,
@@ -186,12 +222,14 @@ int policy_parse(const char *name, const char *text, size_t size, struct policy 
         return err_set(err, ERR_INVALID, 0, "line %d, column %d: %s", e.line, e.column, e.text);
     int rc = policy_read(name, json, &p, err);
     json_decref(json);
-    if (rc != 0)
-        return -1;
-    p.text = malloc(size + 1);
-    if (!p.text) {
+    p.text = rc == 0 ? malloc(size + 1) : NULL;
+    if (rc == 0 && !p.text) {
         errno = ENOMEM;
-        return err_sys(err, "cannot keep the text of policy %s", name);
+        rc = err_sys(err, "cannot keep the text of policy %s", name);
+    }
+    if (rc != 0) {
+        policy_done(&p);
+        return -1;
     }
     memcpy(p.text, text, size);
     p.text[size] = '\0';
@@ -204,6 +242,15 @@ int policy_parse(const char *name, const char *text, size_t size, struct policy 
 void policy_done(struct policy *p) {
     if (!p)
         return;
+    free(p->images);
     free(p->text);
     memset(p, 0, sizeof(*p));
+}
+
+int policy_check_image(const struct policy *p, const char *name, const uint8_t sha256[32],
+                       struct err *err) {
+    if (p->any_image || image_ref_allows(p->images, p->image_count, name, sha256))
+        return 0;
+    return err_set(err, ERR_INVALID, EPERM, "the policy %s does not allow the image %s, as it is",
+                   p->name, name);
 }

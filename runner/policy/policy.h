@@ -13,14 +13,16 @@
  *   "syscalls": {"set": "default" | "strict", "why": "…"},
  *   "end_on": {"causes": ["output"], "why": "…"},
  *   "steps": {"max": 64, "why": "…"},
- *   "backends": {"allow": ["native", "docker"], "why": "…"}
+ *   "backends": {"allow": ["native", "docker"], "why": "…"},
+ *   "images": {"allow": ["host", "python", "node@sha256:HEX"], "why": "…"}
  * }
- * Every key but "backends" is required, unknown and duplicate keys are errors, every "why" is
- * non-empty. The file and its directory must be owned by root (or the reader's own user) and not
- * writable by others.
+ * Every key but "backends" and "images" is required, unknown and duplicate keys are errors, every
+ * "why" is non-empty. The file and its directory must be owned by root (or the reader's own user)
+ * and not writable by others.
  *
  * "backends" (backend.h) are what a jail may be made of; the first is what a request gets that
- * names none. Without the key it is the native one alone. */
+ * names none. Without the key it is the native one alone. "images" are what may be used
+ * (image_ref.h); without the key it is every image. */
 #pragma once
 
 #include <stddef.h>
@@ -28,6 +30,7 @@
 
 #include "buf.h"
 #include "err.h"
+#include "image_ref.h"
 #include "limit.h"
 #include "wire.h"
 
@@ -48,6 +51,9 @@ struct policy {
     uint32_t backends;    /* mask of BACKEND_BIT() */
     enum backend backend; /* of those, the default */
     enum policy_syscalls syscalls;
+    bool any_image;           /* else only these: */
+    struct image_ref *images; /* owned */
+    size_t image_count;
     char *text; /* the file's bytes, owned */
     size_t text_size;
 };
@@ -70,5 +76,9 @@ struct policy_set {
  * to a wider policy. */
 int policy_set_load(const char *dir, struct policy_set *out, struct err *err);
 void policy_set_done(struct policy_set *set);
+/* May it be used? `sha256` is the digest of what is there under this name, zeros for "host".
+ * ERR_INVALID with code EPERM names policy and image. */
+int policy_check_image(const struct policy *p, const char *name, const uint8_t sha256[32],
+                       struct err *err);
 /* -> borrowed, or NULL. */
 const struct policy *policy_find(const struct policy_set *set, const char *name);

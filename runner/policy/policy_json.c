@@ -59,6 +59,19 @@ int policy_json_open(const struct policy_object *up, const char *key, const char
     return 0;
 }
 
+bool policy_json_has(const struct policy_object *o, const char *key) {
+    return json_object_get(o->json, key) != NULL;
+}
+
+int policy_json_array(const struct policy_object *o, const char *key, const json_t **out,
+                      struct err *err) {
+    const json_t *value = json_object_get(o->json, key);
+    if (!json_is_array(value))
+        return policy_json_fail(o, key, err, "must be an array");
+    *out = value;
+    return 0;
+}
+
 int policy_json_bool(const struct policy_object *o, const char *key, bool *out, struct err *err) {
     const json_t *value = json_object_get(o->json, key);
     if (!json_is_boolean(value))

@@ -9,7 +9,7 @@
 /* The layout has no holes, so nothing of the sender's memory leaks through one, and both ends
  * compute the same sizes. */
 _Static_assert(sizeof(struct wire_head) == 24, "wire_head");
-_Static_assert(sizeof(struct wire_open) == 24 + 128 + 88 + 16 + 128, "wire_open");
+_Static_assert(sizeof(struct wire_open) == 24 + 128 + 88 + 16 + 128 + 32, "wire_open");
 _Static_assert(sizeof(struct wire_exec) == 24 + 16 + 88 + 16 + 8, "wire_exec");
 _Static_assert(sizeof(struct wire_kill) == 24 + 8, "wire_kill");
 _Static_assert(sizeof(struct wire_welcome) == 24 + 32, "wire_welcome");

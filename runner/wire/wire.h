@@ -119,6 +119,9 @@ struct wire_open {
     uint32_t reserved;
     char key[WIRE_NAME_MAX];  /* SANDBOX: the name that it is kept under; else "" */
     char from[WIRE_NAME_MAX]; /* key of the snapshot that it starts from, or "" */
+    /* What the image was when it was asked for; zeros for one that has no digest ("host"). Refused
+     * when the runner has another by this name. */
+    uint8_t image_sha256[32];
 };
 
 enum wire_open_flag {

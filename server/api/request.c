@@ -47,6 +47,7 @@ static const struct request_field request_body_fields[] = {
     REQUEST_READ("policy", request_name, policy),
     REQUEST_READ("image", request_name, image),
     REQUEST_READ("backend", request_backend, backend),
+    REQUEST_READ("image_digest", request_digest, image_digest),
     REQUEST_KEEP("network", network),
     REQUEST_READ("priority", request_priority, priority),
     REQUEST_KEEP("collect", collect),

@@ -77,9 +77,10 @@ struct json_t;
 /* Everything in it is owned by it and lives until request_done(). The struct may be moved (copied,
  * the old one forgotten): nothing in it points into itself. */
 struct run_request {
-    const char *policy;   /* "default" when not given; str_is_name() holds */
-    const char *image;    /* "host" when not given; str_is_name() holds */
-    enum backend backend; /* BACKEND_NONE when not given */
+    const char *policy;       /* "default" when not given; str_is_name() holds */
+    const char *image;        /* "host" when not given; str_is_name() holds */
+    enum backend backend;     /* BACKEND_NONE when not given */
+    const char *image_digest; /* "sha256:" and 64 hex digits, or NULL: any */
     enum request_network network;
     bool wait;   /* default true */
     bool stream; /* default false */

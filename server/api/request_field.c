@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "image_ref.h"
 #include "request_internal.h"
 #include "str.h"
 #include "text.h"
@@ -193,6 +194,20 @@ int request_name(struct request_ctx *ctx, const struct request_path *at, json_t 
         return request_fail(ctx, at, 400, "invalid_value",
                             "must be a name: 1 to 63 of A-Z, a-z, 0-9, '_', '.' and '-', and begin "
                             "with a letter, a digit or '_'.");
+    *(const char **)slot = text;
+    return 0;
+}
+
+int request_digest(struct request_ctx *ctx, const struct request_path *at, json_t *value,
+                   void *slot) {
+    static const char start[] = "sha256:";
+    const char *text;
+    uint8_t sha256[32];
+    if (request_text(ctx, at, value, REQUEST_STRING_MAX, &text) != 0)
+        return -1;
+    if (strncmp(text, start, strlen(start)) != 0 || !image_ref_hex(text + strlen(start), sha256))
+        return request_fail(ctx, at, 400, "invalid_value",
+                            "must be sha256: and 64 lower-case hex digits.");
     *(const char **)slot = text;
     return 0;
 }

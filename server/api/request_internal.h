@@ -83,6 +83,7 @@ request_reader request_keep;    /* json_t **: borrowed, read later */
 request_reader request_flag;    /* bool * */
 request_reader request_name;    /* const char **: str_is_name() */
 request_reader request_backend; /* enum backend * */
+request_reader request_digest;  /* const char **: "sha256:" and 64 hex digits */
 
 /* A string without NUL, of at most `max` bytes. */
 int request_text(struct request_ctx *ctx, const struct request_path *at, json_t *value, size_t max,

@@ -20,6 +20,7 @@ static const struct request_field sandbox_request_fields[] = {
     SANDBOX_REQUEST_READ("policy", request_name, policy),
     SANDBOX_REQUEST_READ("image", request_name, image),
     SANDBOX_REQUEST_READ("backend", request_backend, backend),
+    SANDBOX_REQUEST_READ("image_digest", request_digest, image_digest),
     SANDBOX_REQUEST_READ("limits", request_run_limits, limits),
     SANDBOX_REQUEST_KEEP("env", env),
     SANDBOX_REQUEST_KEEP("network", network),

@@ -19,6 +19,7 @@
 struct sandbox_request {
     const char *policy, *image; /* str_is_name() holds */
     enum backend backend;       /* BACKEND_NONE when not given */
+    const char *image_digest;   /* "sha256:" and 64 hex digits */
     const char *from;           /* "snap_…" or "run_…@5"; not looked at */
     enum request_network network;
     struct request_limits limits;

@@ -139,6 +139,25 @@ static void test_wrong(void **state) {
         {"\"max\":7", "\"max\":7.0", "/steps/max must be"},
         {"\"max\":7", "\"max\":-1", "/steps/max must be"},
         {"\"max\":7", "\"max\":18446744073709551617", "line 1"},
+        {"\"max\":7,\"why\":\"w\"}", "\"max\":7,\"why\":\"w\"},\"images\":[\"host\"]",
+         "/images must be an object"},
+        {"\"max\":7,\"why\":\"w\"}", "\"max\":7,\"why\":\"w\"},\"images\":{\"allow\":[\"host\"]}",
+         "/images/why is missing"},
+        {"\"max\":7,\"why\":\"w\"}",
+         "\"max\":7,\"why\":\"w\"},\"images\":{\"allow\":[],\"why\":\"w\"}",
+         "/images/allow must name 1 to 256"},
+        {"\"max\":7,\"why\":\"w\"}",
+         "\"max\":7,\"why\":\"w\"},\"images\":{\"allow\":\"host\",\"why\":\"w\"}",
+         "/images/allow must be an array"},
+        {"\"max\":7,\"why\":\"w\"}",
+         "\"max\":7,\"why\":\"w\"},\"images\":{\"allow\":[\"host\",7],\"why\":\"w\"}",
+         "/images/allow/1 must be a text"},
+        {"\"max\":7,\"why\":\"w\"}",
+         "\"max\":7,\"why\":\"w\"},\"images\":{\"allow\":[\"a/b\"],\"why\":\"w\"}",
+         "/images/allow/0: an image is named"},
+        {"\"max\":7,\"why\":\"w\"}",
+         "\"max\":7,\"why\":\"w\"},\"images\":{\"allow\":[\"a@sha256:12\"],\"why\":\"w\"}",
+         "/images/allow/0: after the name"},
         {"}}", "}},", "line 1"},
         {"{\"name\"", "[{\"name\"", "line 1"},
         {"{\"name\"", "\xef\xbb\xbf{\"name\"", "line 1"},
@@ -375,6 +394,38 @@ static void read_shipped(const char *name, struct policy *p) {
     buf_done(&text);
 }
 
+static void test_images(void **state) {
+    (void)state;
+    char text[TEXT_MAX];
+    struct policy p;
+    struct err err = {0};
+    uint8_t none[32] = {0}, ones[32], twos[32];
+    memset(ones, 0x11, sizeof(ones));
+    memset(twos, 0x22, sizeof(twos));
+    build(text);
+    if (parse("p", text, strlen(text), &p, &err) != 0)
+        fail_msg("%s", err.text);
+    assert_true(p.any_image);
+    assert_int_equal(policy_check_image(&p, "host", none, &err), 0);
+    assert_int_equal(policy_check_image(&p, "x", twos, &err), 0);
+    policy_done(&p);
+    snprintf(text + strlen(text) - 1, 512,
+             ",\"images\":{\"allow\":[\"py\",\"go@sha256:"
+             "1111111111111111111111111111111111111111111111111111111111111111\"],"
+             "\"why\":\"w\"}}");
+    if (parse("p", text, strlen(text), &p, &err) != 0)
+        fail_msg("%s", err.text);
+    assert_false(p.any_image);
+    assert_int_equal(policy_check_image(&p, "py", ones, &err), 0);
+    assert_int_equal(policy_check_image(&p, "py", twos, &err), 0);
+    assert_int_equal(policy_check_image(&p, "go", ones, &err), 0);
+    assert_int_equal(policy_check_image(&p, "go", twos, &err), -1);
+    assert_int_equal(err.code, EPERM);
+    assert_int_equal(policy_check_image(&p, "host", none, &err), -1);
+    assert_int_equal(policy_check_image(&p, "pyx", ones, &err), -1);
+    policy_done(&p);
+}
+
 static void test_shipped(void **state) {
     (void)state;
     struct policy def, ci, judge;
@@ -408,6 +459,7 @@ int main(void) {
         cmocka_unit_test(test_prefixes),     cmocka_unit_test(test_sha256),
         cmocka_unit_test(test_set),          cmocka_unit_test(test_set_untrusted),
         cmocka_unit_test(test_shipped),      cmocka_unit_test(test_without_backends),
+        cmocka_unit_test(test_shipped),      cmocka_unit_test(test_images),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

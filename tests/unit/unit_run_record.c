@@ -43,6 +43,8 @@ static struct run *make(struct place *p, bool over) {
     str_copy(run->id, sizeof(run->id), "run_0123456789abcdefghijklmn");
     str_copy(run->owner, sizeof(run->owner), "anna");
     str_copy(run->image, sizeof(run->image), "host");
+    memset(run->image_sha256, 0x5a, sizeof(run->image_sha256));
+    run->backend = BACKEND_DOCKER;
     str_copy(run->policy.name, sizeof(run->policy.name), "default");
     memset(run->policy.sha256, 7, sizeof(run->policy.sha256));
     str_copy(run->label, sizeof(run->label), "make test");
