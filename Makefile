@@ -6,6 +6,7 @@
 #   make test         install what the tests need, build, run every test
 #   make bench        the benchmark table and build/bench.json
 #   make lint         formatting, sizes, names, fences
+#   make escape       attempts to get out of a jail, on every back end and policy; a table by class
 #   make fuzz SECONDS=60
 #   make mislabel RUNS=10000   programs whose end is known, many at once: is each told right?
 #   make install      copy programs, policies, units and pages below DESTDIR/PREFIX
@@ -53,6 +54,7 @@ PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-de
 PACKAGES_deb := dpkg-dev lintian
 PACKAGES_testdeb := debootstrap
 PACKAGES_testvm := debootstrap qemu-system-x86 e2fsprogs
+PACKAGES_escape := python3 util-linux bash
 PACKAGES_bench := bubblewrap git
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
 PACKAGES_fault := python3 musl-tools gcc
@@ -200,6 +202,12 @@ lint:
 	    LINT_FENCES='$(foreach d,$(DIRS),$(d)=$(subst $(space),$(comma),$(strip $(INC_$(d)))))' \
 	    tests/lint
 
+.PHONY: escape
+escape:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_escape)
+	@+$(MAKE) --no-print-directory all $(B)/tests/escape
+	@PINFOLD_BUILD='$(abspath $(B))' tests/escape/run.py
+
 fuzz:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fuzz)
 	@+$(MAKE) --no-print-directory fuzzers
@@ -343,6 +351,27 @@ $(B)/san/obj/tests/fuzz/replay.o: tests/fuzz/replay.c $(B)/san/flags
 # Writes the first inputs of the codec harnesses; not part of a test run.
 $(eval $(call test_rules,rel,tests/fuzz/seeds,$(B)/tests/seeds,runner/wire))
 
+# The attempts in C, and those that tests/http makes, as one static program that runs in any image.
+ESCAPE_SOURCES := $(wildcard tests/escape/*.c)
+ESCAPE_CC = $(CC_init) -std=gnu17 -D_GNU_SOURCE $(WARN) $(CFLAGS_init) -Itests/escape
+ESCAPE_OBJECTS := $(ESCAPE_SOURCES:%.c=$(B)/init/obj/%.o) $(B)/init/obj/tests/escape/probes.o
+
+$(B)/init/obj/tests/escape/%.o: tests/escape/%.c tests/escape/escape.h $(B)/init/flags
+	@mkdir -p $(@D)
+	@echo "  CC   init  $<"
+	@$(ESCAPE_CC) -c $< -o $@
+
+$(B)/init/obj/tests/escape/probes.o: tests/escape/probes.py tests/http/escape.py tests/escape/escape.h
+	@mkdir -p $(@D)
+	@/usr/bin/python3 tests/escape/probes.py $(@:.o=.c)
+	@$(ESCAPE_CC) -w -c $(@:.o=.c) -o $@
+
+$(B)/tests/escape: $(ESCAPE_OBJECTS)
+	@mkdir -p $(@D)
+	@echo "  LD   init  $@"
+	@$(CC_init) -static -no-pie -s -o $@ $^ -pthread
+
+tests: $(B)/tests/escape
 tests: $(UNITS:%=$(B)/tests/unit-%) $(FUZZERS:%=$(B)/tests/replay-%)
 tests: $(SAN_PROGRAMS:%=$(B)/san/%) $(UNIT_THREADS:%=$(B)/tests/tsan-%)
 fuzzers: $(FUZZERS:%=$(B)/fuzz/%)
