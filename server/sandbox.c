@@ -49,6 +49,8 @@ void sandbox_free(struct sandbox *sb) {
         free(op);
     }
     sandbox_drop_kept(sb);
+    if (sb->all->store != NULL)
+        store_then_stop(sb->all->store, &sb->written);
     quota_let_go(sb->all->quota, &sb->held);
     hostmem_give(sb->all->mem, &sb->mem);
     sandbox_spec_done(&sb->spec);
@@ -98,7 +100,7 @@ int sandbox_reserve_numbers(struct sandbox *sb, struct err *err) {
     if (sb->next_number > UINT32_MAX - 2 * SANDBOX_NUMBERS)
         return err_set(err, ERR_LIMIT, 0, "the sandbox has run as many commands as it can");
     sb->number_floor = sb->next_number + SANDBOX_NUMBERS;
-    if (sandbox_store_write(sb, err) == 0)
+    if (sandbox_store_write_now(sb, err) == 0)
         return 0;
     sb->number_floor = before;
     return -1;

@@ -12,10 +12,10 @@
  * clock of idle_ms starts at the end of the last task or request. A paused sandbox is not busy:
  * both clocks go on.
  *
- * On disk (STATE/server/sandboxes/ID/): sandbox.json, rewritten whole on every change that must
- * survive the server, and one directory per execution. A server that starts reads them, adopts what
- * the runner kept, and marks the rest as gone. A sandbox that is gone is remembered for an hour, so
- * that its id answers 410 and not 404. */
+ * What must survive the server: a row in the store, rewritten on every change of it, and a
+ * directory STATE/server/sandboxes/ID/ with its executions. A server that starts reads them, adopts
+ * what the runner kept, and marks the rest as gone. A sandbox that is gone is remembered for an
+ * hour, so that its id answers 410 and not 404. */
 #pragma once
 
 #include <stdbool.h>

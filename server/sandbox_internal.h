@@ -1,6 +1,7 @@
 /* What the parts of sandboxes share. Not for others: use sandbox.h and sandboxes.h. */
 #pragma once
 
+#include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -8,8 +9,9 @@
 #include "request.h"
 #include "sandbox.h"
 #include "sandboxes.h"
+#include "store.h"
 
-/* Numbers of executions that a server may use before it writes the file again: one that comes back
+/* Numbers of executions that a server may use before it writes its row again: one that comes back
  * never uses a number twice. */
 #define SANDBOX_NUMBERS 65536u
 /* How long whoever asked waits for the runner's answer. The runner may still be at work then: a
@@ -74,6 +76,9 @@ struct sandbox {
     struct loop_timer watchdog; /* waiting for a slot, for the shard, for an answer */
     int dir;                    /* -1 = not open */
     bool stored;                /* its directory is there */
+    bool row;                   /* so is its row … */
+    bool unsaved;               /* … but not as it should be: the store could not be written */
+    struct store_waiter written;
 
     enum sandbox_end why;     /* GONE */
     char detail[160];         /* of `why`, "" = none */
@@ -130,19 +135,35 @@ void sandbox_life_arm(struct sandbox *sb);
 
 void sandbox_wait_tell(struct sandbox *sb, bool closed, const struct api_error *why);
 
-/* --- sandbox_store.c: STATE/server/sandboxes/ID/sandbox.json -----------------------------------
+/* --- sandbox_store.c: its row in the database, and its directory, STATE/server/sandboxes/ID/ ----
  */
 
+struct store_sandbox;
+/* Writes its row; what is not durable at the end of the round is `unsaved`, and one that is OPENING
+ * then fails. */
 int sandbox_store_write(struct sandbox *sb, struct err *err);
-/* NULL: *err; the file is of no use. */
-struct sandbox *sandbox_store_read(struct sandboxes *all, const char *id, struct err *err);
+/* It is durable when this returns 0. */
+int sandbox_store_write_now(struct sandbox *sb, struct err *err);
+/* NULL: *err; the row is of no use. */
+struct sandbox *sandbox_store_read(struct sandboxes *all, const struct store_sandbox *row,
+                                   struct err *err);
+struct sandbox *sandbox_store_decode(struct sandboxes *all, const char *id,
+                                     const struct json_t *root, struct err *err);
 /* Opens its directory, making it when missing. */
 int sandbox_store_open(struct sandbox *sb, struct err *err);
-/* Removes what is in the directory, and with `all` the directory. By a worker. */
-void sandbox_store_remove(struct sandboxes *s, const char *id, bool all);
+void sandbox_store_drop(struct sandbox *sb); /* its row */
+/* Removes a directory with what is in it. By a worker. */
+void sandbox_store_remove(struct sandboxes *s, const char *id);
+
+/* --- sandbox_import.c ------------------------------------------------------------------------- */
+
+/* Makes rows of the files that are in SANDBOXES_DIR, and removes them. */
+int sandbox_import_all(struct sandboxes *s, DIR *dir, struct err *err);
 
 /* --- sandboxes.c ------------------------------------------------------------------------------ */
 
+/* What whoever asked for one is told. */
+void sandboxes_not_written(const struct err *err, struct api_error *why);
 void sandboxes_opened(struct sandboxes *s, struct sandbox *sb);
 void sandboxes_gone(struct sandboxes *s, struct sandbox *sb);
 /* Takes it out of everything and frees it, now or when it is closed. */

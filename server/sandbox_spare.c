@@ -17,6 +17,7 @@
 /* Not at once: those who come in a crowd need the processors. */
 #define SANDBOX_SPARE_REFILL_MS 250u
 #define SANDBOX_SPARE_PATH_MAX 64
+#define SANDBOX_SPARE_FILE "exec.log"
 
 struct sandbox_spare_job {
     struct work_job job;
@@ -32,16 +33,15 @@ static void sandbox_spare_path(uint64_t number, char path[SANDBOX_SPARE_PATH_MAX
 }
 
 static int sandbox_spare_make(uint64_t number) {
-    static const char *const files[] = {"sandbox.json", "exec.log"};
     char path[SANDBOX_SPARE_PATH_MAX];
     sandbox_spare_path(number, path);
     if (mkdir(path, 0700) < 0)
         return -1;
     fd_cleanup int dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    for (size_t i = 0; dir >= 0 && i < sizeof(files) / sizeof(files[0]); i++) {
-        int fd = openat(dir, files[i], O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-        fd_close(&fd); /* one that is missing is made when it is needed */
-    }
+    int fd = dir < 0
+                 ? -1
+                 : openat(dir, SANDBOX_SPARE_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    fd_close(&fd); /* when it is missing it is made when it is needed */
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* Directories for sandboxes, made in advance: a file system takes longer to make a directory and
- * two files than the runner to make a sandbox, so a worker does it while nobody waits. */
+ * a file than the runner to make a sandbox, so a worker does it while nobody waits. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,5 +27,5 @@ struct sandbox_spare {
 int sandbox_spare_start(struct sandbox_spare *p, struct loop *loop, struct work *work,
                         struct err *err);
 void sandbox_spare_stop(struct sandbox_spare *p);
-/* Moves one to `path`, which must not be there. False: there is none. Its files are empty. */
+/* Moves one to `path`, which must not be there. False: there is none. Its file is empty. */
 bool sandbox_spare_take(struct sandbox_spare *p, const char *path);

@@ -9,16 +9,17 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "id.h"
 #include "image_ref.h"
 #include "sandbox_internal.h"
 #include "store_file.h"
+#include "store_sandboxes.h"
 #include "str.h"
 
-#define SANDBOX_STORE_FILE "sandbox.json"
-#define SANDBOX_STORE_MAX ((size_t)64 * 1024 * 1024)
 #define SANDBOX_STORE_VERSION 1
-
 #define SANDBOX_STORE_PATH_MAX (sizeof(SANDBOXES_DIR) + SANDBOX_ID_SIZE + 2)
+
+/* Its directory, which its executions and syncs need. */
 
 static void sandbox_store_path(const struct sandbox *sb, char path[SANDBOX_STORE_PATH_MAX]) {
     snprintf(path, SANDBOX_STORE_PATH_MAX, SANDBOXES_DIR "/%s", sb->id);
@@ -29,7 +30,8 @@ int sandbox_store_open(struct sandbox *sb, struct err *err) {
     if (sb->dir >= 0)
         return 0;
     sandbox_store_path(sb, path);
-    if (mkdir(path, 0700) < 0 && errno != EEXIST)
+    bool spare = sb->state == SANDBOX_OPENING && sandbox_spare_take(&sb->all->spare, path);
+    if (!spare && mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_sys(err, "making %s", path);
     sb->stored = true;
     sb->dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -49,8 +51,12 @@ static json_t *sandbox_store_env(const struct request_env *env) {
     return list;
 }
 
+/* What one that is gone was made of is nobody's business any more, and may be large. */
 static json_t *sandbox_store_encode(const struct sandbox *sb) {
+    static const struct request_env none = {0};
     const struct sandbox_spec *spec = &sb->spec;
+    bool gone = sb->state == SANDBOX_GONE;
+    json_t *metadata = gone || spec->metadata == NULL ? json_object() : json_incref(spec->metadata);
     char sha[65], image[65], trace[TRACE_TEXT_SIZE];
     trace_write_text(&spec->trace, trace);
     store_file_hex(spec->policy.sha256, 32, sha);
@@ -61,15 +67,15 @@ static json_t *sandbox_store_encode(const struct sandbox *sb) {
                   backend_name(spec->backend), "policy", spec->policy.name, "policy_sha256", sha,
                   "shard", sb->shard, "disk", (json_int_t)spec->disk, "ttl_ms",
                   (json_int_t)spec->ttl_ms, "idle_ms", (json_int_t)spec->idle_ms);
-    json_t *more =
-        json_pack("{s:o, s:o, s:O, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "limits",
-                  limits_json_encode(&spec->limits), "env", sandbox_store_env(&spec->env),
-                  "metadata", spec->metadata, "image_sha256", image, "from", spec->from, "trace",
-                  trace, "token", spec->token, "created_at", (json_int_t)sb->created_ms,
-                  "expires_at", (json_int_t)sb->expires_ms, "numbers", (json_int_t)sb->number_floor,
-                  "executions", (json_int_t)sb->executions);
+    json_t *more = json_pack("{s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "limits",
+                             limits_json_encode(&spec->limits), "env",
+                             sandbox_store_env(gone ? &none : &spec->env), "metadata", metadata,
+                             "image_sha256", image, "from", spec->from, "trace", trace, "token",
+                             spec->token, "created_at", (json_int_t)sb->created_ms, "expires_at",
+                             (json_int_t)sb->expires_ms, "numbers", (json_int_t)sb->number_floor,
+                             "executions", (json_int_t)sb->executions);
     int rc = root != NULL && more != NULL ? json_object_update(root, more) : -1;
-    if (rc == 0 && sb->state == SANDBOX_GONE)
+    if (rc == 0 && gone)
         rc = json_object_set_new(root, "gone",
                                  json_pack("{s:I, s:i, s:s}", "at", (json_int_t)sb->gone_ms, "why",
                                            (int)sb->why, "detail", sb->detail));
@@ -80,38 +86,53 @@ static json_t *sandbox_store_encode(const struct sandbox *sb) {
     return NULL;
 }
 
-/* The first time: into the file of a directory that was made in advance. Nobody has been told of
- * the sandbox, so that half a file is as good as none. */
-static bool sandbox_store_first(struct sandbox *sb, const json_t *root) {
-    char path[SANDBOX_STORE_PATH_MAX];
-    sandbox_store_path(sb, path);
-    if (sb->dir >= 0 || sb->state != SANDBOX_OPENING || !sandbox_spare_take(&sb->all->spare, path))
-        return false;
-    sb->stored = true;
-    sb->dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    fd_cleanup int fd = openat(sb->dir, SANDBOX_STORE_FILE, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
-    char *text = fd >= 0 ? json_dumps(root, JSON_COMPACT) : NULL;
-    bool well = text != NULL && fd_write_all(fd, text, strlen(text), NULL) == 0;
-    free(text);
-    return well;
+/* What is written in a round may turn out at its end not to be there. */
+static void sandbox_store_committed(void *arg, int rc, const struct err *err) {
+    struct sandbox *sb = arg;
+    sb->unsaved = rc < 0;
+    if (rc == 0)
+        return;
+    log_err(sb->all->log, LOG_ERROR, "sandbox_not_written", err);
+    if (sb->state == SANDBOX_OPENING) {
+        struct api_error why;
+        sandboxes_not_written(err, &why);
+        sandbox_life_fail(sb, &why);
+    }
 }
 
 int sandbox_store_write(struct sandbox *sb, struct err *err) {
-    json_t *root = sandbox_store_encode(sb);
-    if (root != NULL && sandbox_store_first(sb, root)) {
-        json_decref(root);
-        return 0;
-    }
-    if (sandbox_store_open(sb, err) < 0) {
-        json_decref(root);
+    struct store *store = sb->all->store;
+    if (sb->state != SANDBOX_GONE && sandbox_store_open(sb, err) < 0)
         return -1;
-    }
-    int rc = store_file_write(sb->dir, SANDBOX_STORE_FILE, root, err);
+    json_t *root = sandbox_store_encode(sb);
+    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
-    return rc;
+    if (text == NULL)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "writing a sandbox down: out of memory");
+    struct store_sandbox row = {.id = sb->id,
+                                .user = sb->spec.owner,
+                                .gone = sb->state == SANDBOX_GONE,
+                                .created_ms = sb->created_ms,
+                                .record = text,
+                                .record_len = strlen(text)};
+    int rc = store_sandboxes_put(store, &row, err);
+    free(text);
+    sb->unsaved = rc < 0;
+    if (rc < 0)
+        return -1;
+    sb->row = true;
+    sb->written.fn = sandbox_store_committed;
+    sb->written.arg = sb;
+    store_then(store, &sb->written);
+    return 0;
 }
 
-/* Reading. What a file says is ours, but it may have been cut by a power failure. */
+int sandbox_store_write_now(struct sandbox *sb, struct err *err) {
+    return sandbox_store_write(sb, err) < 0 ? -1 : store_commit_now(sb->all->store, err);
+}
+
+/* Reading. What is there is ours, but an older version may have written it, or a power failure have
+ * cut its file. */
 
 static const char *sandbox_store_text(const json_t *root, const char *key, char *dst, size_t size) {
     const char *text = json_string_value(json_object_get(root, key));
@@ -198,7 +219,7 @@ static const char *sandbox_store_gone(const json_t *gone, struct sandbox *sb) {
     return NULL;
 }
 
-static const char *sandbox_store_decode(const json_t *root, struct sandbox *sb) {
+static const char *sandbox_store_fields(const json_t *root, struct sandbox *sb) {
     const uint64_t big = UINT64_MAX >> 1;
     uint64_t floor = 0, version = 0;
     const char *bad;
@@ -226,21 +247,18 @@ static void sandbox_store_clocks(struct sandbox *sb) {
     sb->expires_ns = clock_mono_ns() + left * CLOCK_NS_PER_MS;
 }
 
-struct sandbox *sandbox_store_read(struct sandboxes *all, const char *id, struct err *err) {
+struct sandbox *sandbox_store_decode(struct sandboxes *all, const char *id,
+                                     const struct json_t *root, struct err *err) {
     struct sandbox *sb = sandbox_new(all, err);
     if (sb == NULL)
         return NULL;
-    json_t *root = NULL;
     const char *bad = NULL;
-    if (!str_copy(sb->id, sizeof(sb->id), id))
-        err_set(err, ERR_INVALID, 0, "%s is not an id", id);
-    else if (sandbox_store_open(sb, err) == 0)
-        root = store_file_read(sb->dir, SANDBOX_STORE_FILE, SANDBOX_STORE_MAX, err);
-    if (root != NULL && (bad = sandbox_store_decode(root, sb)) != NULL)
+    if (!id_is(id, "sb_") || !str_copy(sb->id, sizeof(sb->id), id))
+        bad = "id";
+    else
+        bad = sandbox_store_fields(root, sb);
+    if (bad != NULL) {
         err_set(err, ERR_INVALID, 0, "%s of sandbox %s is wrong or missing", bad, id);
-    bool well = root != NULL && bad == NULL;
-    json_decref(root);
-    if (!well) {
         sandbox_free(sb);
         return NULL;
     }
@@ -248,12 +266,35 @@ struct sandbox *sandbox_store_read(struct sandboxes *all, const char *id, struct
     return sb;
 }
 
+struct sandbox *sandbox_store_read(struct sandboxes *all, const struct store_sandbox *row,
+                                   struct err *err) {
+    json_t *root = json_loadb(row->record, row->record_len, JSON_REJECT_DUPLICATES, NULL);
+    struct sandbox *sb = sandbox_store_decode(all, row->id, root, err);
+    json_decref(root);
+    if (sb == NULL)
+        return NULL;
+    sb->row = true;
+    if (sb->state != SANDBOX_GONE && sandbox_store_open(sb, err) < 0) {
+        sandbox_free(sb);
+        return NULL;
+    }
+    return sb;
+}
+
 /* Removing. */
+
+void sandbox_store_drop(struct sandbox *sb) {
+    struct err err;
+    err_clear(&err);
+    store_then_stop(sb->all->store, &sb->written);
+    if (sb->row && store_sandboxes_drop(sb->all->store, sb->id, &err) < 0)
+        log_err(sb->all->log, LOG_WARN, "sandbox_not_forgotten", &err); /* the next start does */
+    sb->row = false;
+}
 
 struct sandbox_store_job {
     struct work_job job;
     char id[SANDBOX_ID_SIZE];
-    bool all;
 };
 
 static void sandbox_store_remove_run(struct work_job *job) {
@@ -265,21 +306,19 @@ static void sandbox_store_remove_run(struct work_job *job) {
     sub = openat(dir, j->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (sub < 0)
         return;
-    store_file_empty(sub, j->all ? NULL : SANDBOX_STORE_FILE);
-    if (j->all)
-        (void)unlinkat(dir, j->id, AT_REMOVEDIR);
+    store_file_empty(sub, NULL);
+    (void)unlinkat(dir, j->id, AT_REMOVEDIR);
 }
 
 static void sandbox_store_removed(struct work_job *job) {
     free(job);
 }
 
-void sandbox_store_remove(struct sandboxes *s, const char *id, bool all) {
+void sandbox_store_remove(struct sandboxes *s, const char *id) {
     struct sandbox_store_job *j = calloc(1, sizeof(*j));
     if (j == NULL)
         return; /* the next start finds it */
     j->job = (struct work_job){.run = sandbox_store_remove_run, .done = sandbox_store_removed};
     str_copy(j->id, sizeof(j->id), id);
-    j->all = all;
     work_add(s->work, &j->job);
 }

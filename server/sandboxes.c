@@ -11,6 +11,7 @@
 #include "fd.h"
 #include "id.h"
 #include "sandbox_internal.h"
+#include "store_sandboxes.h"
 #include "str.h"
 
 #define SANDBOXES_QUEUE_DEFAULT 1024u
@@ -35,6 +36,7 @@ void sandboxes_done(struct sandboxes *s) {
         return;
     loop_defer_stop(s->loop, &s->dispatch);
     loop_timer_stop(s->loop, &s->forget);
+    loop_timer_stop(s->loop, &s->rewrite);
     sandbox_spare_stop(&s->spare);
     queue_done(&s->queue);
     while (s->oldest != NULL) {
@@ -127,8 +129,9 @@ void sandboxes_forget(struct sandboxes *s, struct sandbox *sb) {
     loop_timer_stop(s->loop, &sb->life);
     if (!sb->closing)
         loop_timer_stop(s->loop, &sb->watchdog);
+    sandbox_store_drop(sb);
     if (sb->stored)
-        sandbox_store_remove(s, sb->id, true);
+        sandbox_store_remove(s, sb->id);
     if (!sb->closing) {
         sandbox_free(sb);
         return;
@@ -198,7 +201,9 @@ void sandboxes_gone(struct sandboxes *s, struct sandbox *sb) {
     hostmem_give(s->mem, &sb->mem);
     sandbox_spec_done(&sb->spec);
     fd_close(&sb->dir);
-    sandbox_store_remove(s, sb->id, false);
+    if (sb->stored)
+        sandbox_store_remove(s, sb->id);
+    sb->stored = false;
     sandboxes_bury(s, sb);
 }
 
@@ -217,6 +222,27 @@ static void sandboxes_no_room(void *arg) {
 static size_t sandboxes_live(const struct sandboxes *s) {
     return s->states[SANDBOX_READY] + s->states[SANDBOX_PAUSED] + s->states[SANDBOX_OPENING] -
            s->queue.count;
+}
+
+void sandboxes_not_written(const struct err *err, struct api_error *why) {
+    if (err->code == ENOSPC || err->code == EDQUOT)
+        api_error_set(why, 507, "no_space", NULL, "The server's disk is full.");
+    else
+        api_error_set(why, 500, "internal", NULL, "The sandbox could not be written down.");
+}
+
+static void sandboxes_rewrite(void *arg) {
+    struct sandboxes *s = arg;
+    struct err err;
+    err_clear(&err);
+    for (struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
+        if (sb->unsaved && sandbox_store_write(sb, &err) < 0)
+            return; /* it is sick again */
+}
+
+void sandboxes_well(struct sandboxes *s) {
+    if (s->loop != NULL)
+        loop_timer_at(s->loop, &s->rewrite, 0, sandboxes_rewrite, s, NULL);
 }
 
 /* 1: opened; 0: it must wait; -1: *why says why it never will be. */
@@ -254,9 +280,8 @@ static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_
     if (sandbox_store_write(sb, &err) == 0)
         return 1;
     log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
-    if (err.code == ENOSPC || err.code == EDQUOT)
-        return api_error_set(why, 507, "no_space", NULL, "The server's disk is full.");
-    return api_error_set(why, 500, "internal", NULL, "The sandbox could not be written down.");
+    sandboxes_not_written(&err, why);
+    return -1;
 }
 
 static struct sandbox *sandboxes_of_node(struct queue_node *node) {
@@ -323,7 +348,7 @@ static int sandboxes_name(struct sandboxes *s, struct sandbox *sb, struct api_er
     return api_error_memory(error);
 }
 
-/* Its file is written while the runner works. */
+/* Its row is written while the runner works. */
 static int sandboxes_begin(struct sandboxes *s, struct sandbox *sb, struct api_error *error) {
     bool first = s->queue.count == 0 || sb->spec.shard[0] != '\0';
     int rc = first ? sandboxes_launch(s, sb, error) : 0;
@@ -422,8 +447,11 @@ bool sandboxes_unsettled(const struct sandboxes *s, const char *owner) {
 /* Start. */
 
 struct sandboxes_found {
+    struct sandboxes *all;
     struct sandbox **items;
     size_t count, room;
+    char (*bad)[SANDBOX_ID_SIZE]; /* rows that are of no use */
+    size_t bad_count;
 };
 
 static int sandboxes_by_age(const void *a, const void *b) {
@@ -442,27 +470,34 @@ static int sandboxes_grow(struct sandboxes_found *f, struct err *err) {
     size_t room = f->room > 0 ? 2 * f->room : 256;
     struct sandbox **items = realloc(f->items, room * sizeof(struct sandbox *));
     if (items == NULL)
-        return err_set(err, ERR_SYSTEM, ENOMEM, "reading " SANDBOXES_DIR ": out of memory");
+        return err_set(err, ERR_SYSTEM, ENOMEM, "reading sandboxes: out of memory");
     f->items = items;
     f->room = room;
     return 0;
 }
 
-/* `f` has room for one more. */
-static void sandboxes_read(struct sandboxes *s, struct sandboxes_found *f, const char *id) {
+static void sandboxes_read_bad(struct sandboxes_found *f, const char *id, const struct err *why) {
+    log_err(f->all->log, LOG_WARN, "sandbox_unreadable", why);
+    void *bad = realloc(f->bad, (f->bad_count + 1) * sizeof(*f->bad));
+    if (bad == NULL)
+        return; /* the next start finds it again */
+    f->bad = bad;
+    if (str_copy(f->bad[f->bad_count], sizeof(*f->bad), id))
+        f->bad_count++;
+}
+
+static void sandboxes_read_row(void *arg, const struct store_sandbox *row) {
+    struct sandboxes_found *f = arg;
     struct err err;
     err_clear(&err);
-    struct sandbox *sb = id_is(id, "sb_") ? sandbox_store_read(s, id, &err) : NULL;
+    struct sandbox *sb = sandboxes_grow(f, &err) < 0 ? NULL : sandbox_store_read(f->all, row, &err);
     if (sb == NULL) {
-        if (err.kind != ERR_NONE)
-            log_err(s->log, LOG_WARN, "sandbox_unreadable", &err);
-        sandbox_store_remove(s, id, true);
+        if (err.code != ENOMEM)
+            sandboxes_read_bad(f, row->id, &err);
         return;
     }
-    if (sb->state == SANDBOX_GONE) {
-        fd_close(&sb->dir);
+    if (sb->state == SANDBOX_GONE)
         sandbox_spec_done(&sb->spec);
-    }
     f->items[f->count++] = sb;
 }
 
@@ -489,19 +524,29 @@ static void sandboxes_load(struct sandboxes *s, struct sandboxes_found *f) {
         sandboxes_bury(s, f->items[i]);
 }
 
-static int sandboxes_read_all(struct sandboxes *s, DIR *dir, struct err *err) {
-    struct sandboxes_found found = {0};
+/* Directories of sandboxes that are gone, or that nobody knows. */
+static void sandboxes_sweep(struct sandboxes *s, DIR *dir) {
     const struct dirent *e;
-    int rc = 0;
-    while (rc == 0 && (e = readdir(dir)) != NULL) {
-        if (e->d_name[0] == '.')
-            continue;
-        rc = sandboxes_grow(&found, err);
-        if (rc == 0)
-            sandboxes_read(s, &found, e->d_name);
+    rewinddir(dir);
+    while ((e = readdir(dir)) != NULL) {
+        const struct sandbox *sb = e->d_name[0] != '.' ? sandboxes_find(s, e->d_name) : NULL;
+        if (e->d_name[0] != '.' && (sb == NULL || sb->state == SANDBOX_GONE))
+            sandbox_store_remove(s, e->d_name);
     }
+}
+
+static int sandboxes_read_all(struct sandboxes *s, DIR *dir, struct err *err) {
+    struct sandboxes_found found = {.all = s};
+    if (sandbox_import_all(s, dir, err) < 0)
+        return -1;
+    int rc = store_sandboxes_read(s->store, sandboxes_read_row, &found, err);
     sandboxes_load(s, &found);
+    for (size_t i = 0; rc == 0 && i < found.bad_count; i++)
+        rc = store_sandboxes_drop(s->store, found.bad[i], err);
     free(found.items);
+    free(found.bad);
+    if (rc == 0)
+        sandboxes_sweep(s, dir);
     return rc;
 }
 

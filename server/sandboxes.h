@@ -1,5 +1,5 @@
-/* All sandboxes: the table by id, those that wait for a slot, what the state directory says, and
- * what happens when a shard comes or goes. */
+/* All sandboxes: the table by id, those that wait for a slot, what the store says, and what happens
+ * when a shard comes or goes. */
 #pragma once
 
 #include <stdbool.h>
@@ -28,6 +28,7 @@
 
 struct audit;
 struct json_t;
+struct store;
 
 /* Why a sandbox is gone. */
 enum sandbox_end {
@@ -66,7 +67,7 @@ int sandbox_spec_set_env(struct sandbox_spec *spec, const struct request_env *en
 struct sandboxes_options {
     size_t queue_count; /* sandboxes that may wait for a slot */
     size_t live_max;    /* at once, whatever the shards take (descriptors) */
-    /* A sandbox was read from the state directory: the modules set their parts. May be NULL. */
+    /* A sandbox was read from the store: the modules set their parts. May be NULL. */
     void (*loaded)(void *arg, struct sandbox *sb);
     /* All that a shard kept has been looked at. May be NULL. */
     void (*reconciled)(void *arg, struct link *l);
@@ -82,6 +83,7 @@ struct sandboxes {
     struct work *work;
     struct quota *quota; /* borrowed; NULL = nobody has any */
     struct hostmem *mem; /* borrowed; NULL = memory has no end */
+    struct store *store; /* borrowed; set before sandboxes_start() */
     struct sandboxes_options options;
     uint64_t answer_ms; /* SANDBOX_ANSWER_MS, but for tests */
     uint64_t gone_ms;   /* SANDBOXES_GONE_MS, but for tests */
@@ -93,16 +95,19 @@ struct sandboxes {
     size_t gone_count;
     size_t states[SANDBOX_GONE + 1]; /* how many are in each */
     struct loop_defer dispatch;
-    struct loop_timer forget;
+    struct loop_timer forget, rewrite;
     struct sandbox_spare spare;
 };
 
 void sandboxes_init(struct sandboxes *s, struct loop *loop, struct log *log, struct links *links,
                     struct metrics *metrics, struct work *work);
-/* Reads the state directory, which is the current one. Before links_start(). */
+/* Reads the store, and the state directory, which is the current one. Before links_start(). */
 int sandboxes_start(struct sandboxes *s, const struct sandboxes_options *options, struct err *err);
 /* Forgets all of them without ending any. */
 void sandboxes_done(struct sandboxes *s);
+
+/* The store can be written again: what could not be is written now. */
+void sandboxes_well(struct sandboxes *s);
 
 /* What links.h tells. */
 void sandboxes_ready(struct sandboxes *s, struct link *l);

@@ -279,6 +279,7 @@ static int serve_core(struct serve *v, struct err *err) {
                                           .loaded = serve_sandbox_loaded,
                                           .arg = s};
     snapshots_init(&s->snapshots, s->loop, &s->log, &s->links);
+    s->sandboxes.store = s->snapshots.store = s->store;
     s->runs.snapshots = &s->snapshots;
     s->runs.audit = &s->audit;
     s->sandboxes.audit = &s->audit;
@@ -300,6 +301,15 @@ static int serve_core(struct serve *v, struct err *err) {
     return 0;
 }
 
+/* What could not be written is written now. */
+static void serve_well(void *arg) {
+    struct server *s = arg;
+    if (s->runs.store != NULL)
+        run_store_well(&s->runs);
+    sandboxes_well(&s->sandboxes);
+    snapshots_well(&s->snapshots);
+}
+
 /* What the database knows of runs. */
 static int serve_results(struct serve *v, struct err *err) {
     struct server *s = &v->server;
@@ -317,10 +327,9 @@ static int serve_results(struct serve *v, struct err *err) {
     s->runs.results = results_open(dir, err);
     if (s->runs.results < 0)
         return -1;
-    if (c->keep_results == CONFIG_RESULTS_DISK) {
+    store_on_well(s->store, serve_well, s);
+    if (c->keep_results == CONFIG_RESULTS_DISK)
         s->runs.store = s->store;
-        store_on_well(s->store, run_store_well, &s->runs);
-    }
     s->retain = retain_new(&s->runs, &keep, err);
     s->idempotency = idempotency_new(s, c->idempotency_ms, err);
     if (s->retain == NULL || s->idempotency == NULL)
@@ -497,7 +506,6 @@ static void serve_prepare(struct serve *v) {
     v->signal_source.fd = -1;
     v->server.config = c;
     v->server.state.dir = -1;
-    v->server.snapshots.dir = -1;
     v->runs = (struct runs_options){.queue_count = c->queue,
                                     .queue_bytes = 256 * SERVE_MIB,
                                     .keep_count = c->results,

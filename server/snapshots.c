@@ -16,6 +16,7 @@
 #include "id.h"
 #include "json_out.h"
 #include "store_file.h"
+#include "store_snapshots.h"
 #include "str.h"
 
 #define SNAPSHOTS_FILE_MAX ((size_t)64 * 1024)
@@ -27,19 +28,20 @@ void snapshots_init(struct snapshots *s, struct loop *loop, struct log *log, str
     s->loop = loop;
     s->log = log;
     s->links = links;
-    s->dir = -1;
 }
 
 void snapshots_done(struct snapshots *s) {
     if (s->loop == NULL)
         return;
     loop_timer_stop(s->loop, &s->settle);
+    loop_timer_stop(s->loop, &s->rewrite);
     while (s->oldest != NULL) {
         struct snapshot *snap = s->oldest;
         s->oldest = snap->newer;
+        if (s->store != NULL)
+            store_then_stop(s->store, &snap->written);
         free(snap);
     }
-    fd_close(&s->dir);
 }
 
 /* The table. */
@@ -61,6 +63,7 @@ struct snapshot *snapshots_find(const struct snapshots *s, const char *id) {
 static void snapshots_insert(struct snapshots *s, struct snapshot *snap) {
     struct snapshot **bucket = &s->buckets[snapshots_hash(snap->id)];
     struct snapshot *older = s->newest;
+    snap->all = s;
     snap->hash_next = *bucket;
     *bucket = snap;
     while (older != NULL && older->created_ms > snap->created_ms)
@@ -81,12 +84,17 @@ static void snapshots_insert(struct snapshots *s, struct snapshot *snap) {
     quota_take(s->quota, &snap->held, QUOTA_SNAPSHOT_BYTES, snap->added_bytes);
 }
 
-static void snapshots_file_name(const char *id, char *out, size_t size) {
-    snprintf(out, size, "%s.json", id);
+static void snapshots_drop_row(struct snapshots *s, struct snapshot *snap) {
+    struct err err;
+    err_clear(&err);
+    if (s->store == NULL)
+        return;
+    store_then_stop(s->store, &snap->written);
+    if (snap->row && store_snapshots_drop(s->store, snap->id, &err) < 0)
+        log_err(s->log, LOG_WARN, "snapshot_not_forgotten", &err); /* its shard says so then */
 }
 
 static void snapshots_forget(struct snapshots *s, struct snapshot *snap) {
-    char file[SANDBOX_ID_SIZE + 8];
     struct snapshot **at = &s->buckets[snapshots_hash(snap->id)];
     while (*at != snap)
         at = &(*at)->hash_next;
@@ -102,30 +110,67 @@ static void snapshots_forget(struct snapshots *s, struct snapshot *snap) {
     s->count--;
     s->bytes -= snap->added_bytes;
     quota_let_go(s->quota, &snap->held);
-    snapshots_file_name(snap->id, file, sizeof(file));
-    if (!snap->step)
-        (void)unlinkat(s->dir, file, 0);
+    snapshots_drop_row(s, snap);
     free(snap);
 }
 
-static json_t *snapshots_encode(const struct snapshot *x) {
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I}", "version",
-                     1, "owner", x->owner, "token", x->token, "shard", x->shard, "image", x->image,
-                     "policy", x->policy, "source", x->source, "name", x->name, "disk",
-                     (json_int_t)x->disk, "bytes", (json_int_t)x->bytes, "files",
-                     (json_int_t)x->files, "added_bytes", (json_int_t)x->added_bytes, "created_at",
-                     (json_int_t)x->created_ms);
+/* A new one that is not durable was not made: whoever asked is told so. */
+static void snapshots_committed(void *arg, int rc, const struct err *err) {
+    struct snapshot *snap = arg;
+    struct snapshots *s = snap->all;
+    snap->unsaved = rc < 0;
+    if (rc < 0)
+        log_err(s->log, LOG_ERROR, "snapshot_not_written", err);
+    if (rc < 0 && !snap->row)
+        snapshots_remove(s, snap);
+    else
+        snap->row = true;
 }
 
-static void snapshots_write(struct snapshots *s, const struct snapshot *snap) {
-    char file[SANDBOX_ID_SIZE + 8];
+static int snapshots_put(struct store *store, const struct snapshot *x, struct err *err) {
+    struct store_snapshot row = {.id = x->id,
+                                 .user = x->owner,
+                                 .token = x->token,
+                                 .shard = x->shard,
+                                 .image = x->image,
+                                 .policy = x->policy,
+                                 .source = x->source,
+                                 .name = x->name,
+                                 .disk = x->disk,
+                                 .bytes = x->bytes,
+                                 .files = x->files,
+                                 .added_bytes = x->added_bytes,
+                                 .created_ms = x->created_ms};
+    return store_snapshots_put(store, &row, err);
+}
+
+static int snapshots_write(struct snapshots *s, struct snapshot *snap) {
     struct err err;
     err_clear(&err);
-    json_t *root = snapshots_encode(snap);
-    snapshots_file_name(snap->id, file, sizeof(file));
-    if (store_file_write(s->dir, file, root, &err) < 0)
+    if (s->store == NULL)
+        return 0;
+    int rc = snapshots_put(s->store, snap, &err);
+    snap->unsaved = rc < 0;
+    if (rc < 0) {
         log_err(s->log, LOG_ERROR, "snapshot_not_written", &err);
-    json_decref(root);
+        return -1;
+    }
+    snap->written.fn = snapshots_committed;
+    snap->written.arg = snap;
+    store_then(s->store, &snap->written);
+    return 0;
+}
+
+static void snapshots_rewrite(void *arg) {
+    struct snapshots *s = arg;
+    for (struct snapshot *x = s->newest; x != NULL; x = x->older)
+        if (x->unsaved && snapshots_write(s, x) < 0)
+            return; /* it is sick again */
+}
+
+void snapshots_well(struct snapshots *s) {
+    if (s->loop != NULL)
+        loop_timer_at(s->loop, &s->rewrite, 0, snapshots_rewrite, s, NULL);
 }
 
 /* What it alone had added may be what the next one of the same sandbox stands on, and stays then:
@@ -143,7 +188,7 @@ static void snapshots_pass_on(struct snapshots *s, const struct snapshot *snap) 
     s->bytes += more;
     quota_take(s->quota, &x->held, QUOTA_SNAPSHOT_BYTES, more);
     if (!x->step)
-        snapshots_write(s, x);
+        (void)snapshots_write(s, x);
 }
 
 void snapshots_remove(struct snapshots *s, struct snapshot *snap) {
@@ -235,9 +280,11 @@ struct snapshot *snapshots_add(struct snapshots *s, const struct snapshot *info,
     snap->added_bytes = done->added_bytes;
     snap->created_ms = clock_real_ms();
     snap->settled = true;
+    snap->row = snap->unsaved = false;
+    memset(&snap->written, 0, sizeof(snap->written));
     snapshots_insert(s, snap);
     if (!snap->step)
-        snapshots_write(s, snap);
+        (void)snapshots_write(s, snap);
     return snap;
 }
 
@@ -333,39 +380,88 @@ static bool snapshots_decode(const json_t *root, struct snapshot *x) {
     return well;
 }
 
-static void snapshots_load(struct snapshots *s, const char *file) {
-    struct err err;
-    err_clear(&err);
-    struct snapshot *x = calloc(1, sizeof(*x));
+/* Files of a server that kept them so: rows are made of them, and they go when those are there. */
+static int snapshots_import_one(struct snapshots *s, int dir, const char *file, struct err *err) {
+    struct err bad;
+    struct snapshot x = {0};
     size_t len = strlen(file);
-    json_t *root = NULL;
-    if (x != NULL && len > 5 && len - 5 < sizeof(x->id) && strcmp(file + len - 5, ".json") == 0) {
-        memcpy(x->id, file, len - 5);
-        if (id_is(x->id, SNAPSHOTS_PREFIX))
-            root = store_file_read(s->dir, file, SNAPSHOTS_FILE_MAX, &err);
-    }
-    if (root != NULL && snapshots_decode(root, x)) {
-        snapshots_insert(s, x);
-    } else {
-        (void)unlinkat(s->dir, file, 0);
-        free(x);
-    }
+    int rc = 0;
+    err_clear(&bad);
+    if (len <= 5 || len - 5 >= sizeof(x.id) || strcmp(file + len - 5, ".json") != 0)
+        return 0;
+    memcpy(x.id, file, len - 5);
+    if (!id_is(x.id, SNAPSHOTS_PREFIX))
+        return 0;
+    json_t *root = store_file_read(dir, file, SNAPSHOTS_FILE_MAX, &bad);
+    if (root == NULL)
+        log_err(s->log, LOG_WARN, "snapshot_unreadable", &bad);
+    else if (snapshots_decode(root, &x))
+        rc = snapshots_put(s->store, &x, err);
     json_decref(root);
+    return rc;
 }
 
-int snapshots_start(struct snapshots *s, const struct snapshots_options *options, struct err *err) {
-    s->options = *options;
-    if (mkdir(SNAPSHOTS_DIR, 0700) < 0 && errno != EEXIST)
-        return err_sys(err, "making " SNAPSHOTS_DIR);
-    s->dir = open(SNAPSHOTS_DIR, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *dir = s->dir >= 0 ? opendir(SNAPSHOTS_DIR) : NULL;
+static int snapshots_import(struct snapshots *s, struct err *err) {
+    fd_cleanup int fd = open(SNAPSHOTS_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? 0 : err_sys(err, "opening " SNAPSHOTS_DIR);
+    DIR *dir = opendir(SNAPSHOTS_DIR);
     if (dir == NULL)
         return err_sys(err, "reading " SNAPSHOTS_DIR);
     const struct dirent *e;
-    while ((e = readdir(dir)) != NULL)
-        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0)
-            snapshots_load(s, e->d_name);
+    int rc = 0;
+    while (rc == 0 && (e = readdir(dir)) != NULL)
+        rc = snapshots_import_one(s, fd, e->d_name, err);
     closedir(dir);
+    if (rc < 0 || store_commit_now(s->store, err) < 0)
+        return -1;
+    store_file_empty(fd, NULL);
+    (void)rmdir(SNAPSHOTS_DIR);
+    return 0;
+}
+
+struct snapshots_read {
+    struct snapshots *all;
+    bool failed;
+};
+
+static void snapshots_load(void *arg, const struct store_snapshot *row) {
+    struct snapshots_read *r = arg;
+    struct snapshot *x = calloc(1, sizeof(*x));
+    if (x == NULL) {
+        r->failed = true;
+        return;
+    }
+    if (!id_is(row->id, SNAPSHOTS_PREFIX) || !str_copy(x->id, sizeof(x->id), row->id) ||
+        !str_copy(x->owner, sizeof(x->owner), row->user) ||
+        !str_copy(x->token, sizeof(x->token), row->token) ||
+        !str_copy(x->shard, sizeof(x->shard), row->shard) ||
+        !str_copy(x->image, sizeof(x->image), row->image) ||
+        !str_copy(x->policy, sizeof(x->policy), row->policy) ||
+        !str_copy(x->source, sizeof(x->source), row->source) ||
+        !str_copy(x->name, sizeof(x->name), row->name) || row->disk > WIRE_DISK_FILE) {
+        free(x);
+        return;
+    }
+    x->disk = row->disk;
+    x->bytes = row->bytes;
+    x->files = row->files;
+    x->added_bytes = row->added_bytes;
+    x->created_ms = row->created_ms;
+    x->row = true;
+    snapshots_insert(r->all, x);
+}
+
+int snapshots_start(struct snapshots *s, const struct snapshots_options *options, struct err *err) {
+    struct snapshots_read reading = {.all = s};
+    s->options = *options;
+    if (s->store == NULL)
+        return 0;
+    if (snapshots_import(s, err) < 0 ||
+        store_snapshots_read(s->store, snapshots_load, &reading, err) < 0)
+        return -1;
+    if (reading.failed)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "reading snapshots: out of memory");
     if (s->count > 0)
         snapshots_settle_later(s);
     return 0;

@@ -1,7 +1,7 @@
 /* Snapshots that users can name: what the server knows of them. What is in them is with the runner
  * shard that made them, under the id as the key.
  *
- * On disk: STATE/server/snapshots/ID.json, read at start and matched with what the shard kept. */
+ * Each has a row in the store, read at start and matched with what the shard kept. */
 #pragma once
 
 #include <stdbool.h>
@@ -14,8 +14,9 @@
 #include "loop.h"
 #include "sandbox_request.h"
 #include "sandboxes.h"
+#include "store.h"
 
-#define SNAPSHOTS_DIR "server/snapshots"
+#define SNAPSHOTS_DIR "server/snapshots" /* where an older server kept them, one file each */
 #define SNAPSHOTS_BUCKETS 4096u
 #define SNAPSHOTS_PREFIX "snap_"
 
@@ -35,6 +36,10 @@ struct snapshot {
 
     struct quota_held held;
     bool settled; /* its shard is there and has it */
+    /* Private: its row is as it should be once `written` was told so. */
+    struct snapshots *all;
+    struct store_waiter written;
+    bool row, unsaved;
     struct snapshot *hash_next, *newer, *older;
 };
 
@@ -48,19 +53,23 @@ struct snapshots {
     struct log *log;
     struct links *links;
     struct quota *quota; /* borrowed; NULL = nobody has any */
+    struct store *store; /* borrowed; NULL = they do not survive the server */
     struct snapshots_options options;
     struct snapshot *buckets[SNAPSHOTS_BUCKETS];
     struct snapshot *newest, *oldest;
     size_t count, pending;
     uint64_t bytes;
-    int dir;
-    struct loop_timer settle;
+    struct loop_timer settle, rewrite;
 };
 
 void snapshots_init(struct snapshots *s, struct loop *loop, struct log *log, struct links *links);
-/* Reads the state directory. Before links_start(). */
+/* Reads the store, and first what an older server left in the state directory, which is the current
+ * one. Before links_start(). */
 int snapshots_start(struct snapshots *s, const struct snapshots_options *options, struct err *err);
 void snapshots_done(struct snapshots *s);
+
+/* The store can be written again: what could not be is written now. */
+void snapshots_well(struct snapshots *s);
 
 /* What links.h tells: matches what the shard kept; drops what nobody knows. */
 void snapshots_ready(struct snapshots *s, struct link *l);
@@ -73,7 +82,7 @@ void snapshots_dead(struct snapshots *s, const char *shard);
 int snapshots_begin(struct snapshots *s, struct snapshot *info, struct api_error *error);
 void snapshots_give_up(struct snapshots *s);
 /* The runner has made it: `info` (but for what is private) and what DONE said. NULL when memory is
- * short; the runner's is then dropped. */
+ * short; the runner's is then dropped. So it is when its row turns out not to be durable. */
 struct snapshot *snapshots_add(struct snapshots *s, const struct snapshot *info,
                                const struct wire_done *done);
 /* -> borrowed, or NULL. */

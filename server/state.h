@@ -7,10 +7,8 @@
  *     lock.runner        0600 held by the runner for life
  *     run/               0750 root:SERVER   sockets and pid files
  *     images/            0755 root          NAME/{manifest.json,rootfs/}
- *     server/            0750 SERVER:SERVER tokens, later the database; sandboxes/ID/ and
- *                        snapshots/ID.json, what of them must survive the server; spare/,
- *                        directories that were made in advance
- *     log/               0750 root:SERVER
+ *     server/            0750 SERVER:SERVER the database; sandboxes/ID/, executions of each;
+ * spare/, directories that were made in advance log/               0750 root:SERVER
  *
  * Everything is reached from one directory descriptor with openat and O_NOFOLLOW, so that nobody
  * can swap a directory for a link between a check and its use. A process that has given up root may

@@ -103,6 +103,24 @@ static const struct store_migration store_migrations[] = {
                 "CREATE INDEX tokens_by_touch ON tokens (touched);"},
     /* Today's is read at the start, and what is too long ago goes once a day. */
     {"days", "CREATE INDEX usage_by_day ON usage (day);"},
+    /* They were files, which the server brings in when it starts (sandbox_import.c, snapshots.c).
+     */
+    {"sandboxes", "CREATE TABLE sandboxes ("
+                  "    id TEXT PRIMARY KEY NOT NULL,"
+                  "    user TEXT NOT NULL,"
+                  "    gone INTEGER NOT NULL," /* remembered for a while */
+                  "    created_ms INTEGER NOT NULL,"
+                  "    record BLOB NOT NULL" /* JSON */
+                  ");"
+                  "CREATE TABLE snapshots ("
+                  "    id TEXT PRIMARY KEY NOT NULL,"
+                  "    user TEXT NOT NULL, token TEXT NOT NULL, shard TEXT NOT NULL,"
+                  "    image TEXT NOT NULL, policy TEXT NOT NULL,"
+                  "    source TEXT NOT NULL, name TEXT NOT NULL,"
+                  "    disk INTEGER NOT NULL," /* enum wire_disk */
+                  "    bytes INTEGER NOT NULL, files INTEGER NOT NULL,"
+                  "    added_bytes INTEGER NOT NULL, created_ms INTEGER NOT NULL"
+                  ") WITHOUT ROWID;"},
 };
 #define STORE_MIGRATIONS (sizeof(store_migrations) / sizeof(store_migrations[0]))
 

@@ -184,14 +184,6 @@ def descriptors(pid):
     return " ".join("%s=%s" % ("+".join(n), target) for target, n in sorted(found.items()))
 
 
-def remembered(place):
-    """Is this directory what is kept of a sandbox that is gone, so that its id answers 410?"""
-    if names(place) != ["sandbox.json"]:
-        return False
-    text = read(os.path.join(place, "sandbox.json"))
-    return len(text) < 65536 and re.search(rb'"gone"\s*:\s*\{', text)
-
-
 def files(state):
     """Paths of everything in the state directory; the contents of images and logs are not run's,
     and what is made in advance is nobody's."""
@@ -201,8 +193,6 @@ def files(state):
         if os.path.basename(at) == "blobs":
             # Contents are kept for the next sync; what is half there is not.
             dirs[:] = [d for d in dirs if d == "tmp"]
-        if os.path.basename(at) == "sandboxes":
-            dirs[:] = [d for d in dirs if not remembered(os.path.join(at, d))]
         # What administrators' commands did is written down for good.
         plain = [one for one in plain if not one.startswith("audit.cmd.")]
         found.extend(os.path.join(at, one) for one in dirs + plain)

@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -295,26 +297,69 @@ def _(_):
         pair.check_clean(3, NEW_SERVER)
 
 
-@test("a state directory of a newer version is refused with one sentence and left as it is",
-      case="D6", own=True, deadline=30)
+def as_files(state):
+    """Puts sandboxes and snapshots where an older version had them: in files."""
+    server = os.path.join(state, "server")
+    with sqlite3.connect(os.path.join(server, "pinfold.db")) as db:
+        for box, record in db.execute("SELECT id, record FROM sandboxes"):
+            with open(os.path.join(server, "sandboxes", box, "sandbox.json"), "wb") as file:
+                file.write(record)
+        os.makedirs(os.path.join(server, "snapshots"), exist_ok=True)
+        snapshots = db.execute("SELECT * FROM snapshots")
+        keys = [("owner" if one[0] == "user" else "created_at" if one[0] == "created_ms"
+                 else one[0]) for one in snapshots.description]
+        for row in snapshots:
+            body = dict(zip(keys, row), version=1)
+            name = os.path.join(server, "snapshots", body.pop("id") + ".json")
+            with open(name, "w") as file:
+                json.dump(body, file)
+        db.execute("DELETE FROM sandboxes")
+        db.execute("DELETE FROM snapshots")
+    db.close()
+    for at, dirs, plain in os.walk(server):
+        for one in dirs + plain:
+            shutil.chown(os.path.join(at, one), *owner_of(server))
+
+
+def owner_of(path):
+    status = os.stat(path)
+    return status.st_uid, status.st_gid
+
+
+@test("an upgrade takes over sandboxes and snapshots that an older version had in files", case="D6",
+      own=True, deadline=60)
 def _(_):
     with harness.Pair(slots=2, warm=1) as pair:
-        box = Box.make(pair.client)
+        box = Box.make(pair.client, env={"WORD": "kept"}, metadata={"for": "the upgrade"})
+        check.ok(box.sh("echo before > note"))
+        snapshot = status(pair.client.post(box.path + "/snapshots", {"name": "old"}), 201).json()
+        ex = box.start(sh="for i in $(seq 40); do echo $i; sleep 0.1; done")
         pair.client.close()
         pair.kill9_server()
-        place = os.path.join(pair.state, "server", "sandboxes", box.id, "sandbox.json")
-        with open(place) as file:
-            text = file.read()
-        body = json.loads(text)
-        if "version" not in body:
-            raise Skip("sandbox.json has no version")
-        body["version"] += 1000
-        with open(place, "w") as file:
-            json.dump(body, file)
+        as_files(pair.state)
         pair.start_server()
         pair.wait_ready()
-        check.member(pair.client.get(box.path + "/exec").status, (404, 410), "status")
-        check.holds(pair.log_bytes().decode("utf-8", "replace"), box.id, "the log")
+        check.equal(check.text(check.ok(box.wait_done(ex, 20))).split()[-1], "40", "output")
+        check.equal(box.text("cat note; echo $WORD"), "before\nkept\n", "files")
+        check.equal(status(pair.client.get(box.path), 200).json()["metadata"], {"for": "the upgrade"}, "metadata")
+        listed = status(pair.client.get("/v1/snapshots"), 200).json()["snapshots"]
+        check.equal([(one["id"], one["name"]) for one in listed], [(snapshot["id"], "old")], "snapshots")
+        other = Box.make(pair.client, **{"from": snapshot["id"]})
+        check.equal(other.text("cat note"), "before\n", "files of the snapshot")
+        # For good: neither a file nor a table is looked for twice.
+        check.equal(os.path.exists(os.path.join(pair.state, "server", "snapshots")), False, "snapshots/")
+        check.equal(names_of(pair.state, "sandbox.json"), [], "sandbox.json")
+        pair.client.close()
+        pair.kill9_server()
+        pair.start_server()
+        pair.wait_ready()
+        check.equal(box.text("cat note"), "before\n", "files")
+        delete_all(pair.client)
+        pair.check_clean(3, NEW_SERVER)
+
+
+def names_of(place, name):
+    return [at for at, _, plain in os.walk(place) if name in plain]
 
 
 # D7: an agent works in one sandbox all day

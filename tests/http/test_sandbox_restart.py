@@ -4,6 +4,7 @@ pair."""
 import json
 import os
 import signal
+import sqlite3
 import threading
 import time
 
@@ -456,7 +457,7 @@ def follower_events(stream):
         yield json.loads(line)
 
 
-@test("a state file that is damaged costs its sandbox, not the server", case="D1, 154", own=True,
+@test("a row or a file that is damaged costs its sandbox, not the server", case="D1, 154", own=True,
       deadline=40)
 def _(_):
     with fresh() as pair:
@@ -471,6 +472,9 @@ def _(_):
                 with open(path, "r+b") as file:
                     file.write(b"\xff{[\0")
                     file.truncate(5)
+        with sqlite3.connect(os.path.join(pair.state, "server", "pinfold.db")) as db:
+            db.execute("UPDATE sandboxes SET record = x'ff7b5b00' WHERE id = ?", (bad.id,))
+        db.close()
         os.mkdir(os.path.join(pair.state, "server", "sandboxes", "not-an-id"))
         pair.start_server()
         pair.wait_ready()

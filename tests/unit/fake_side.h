@@ -11,6 +11,7 @@
 #include "links.h"
 #include "sandboxes.h"
 #include "store_file.h"
+#include "store_internal.h"
 
 /* A part that remembers what it was told. */
 struct part {
@@ -26,6 +27,7 @@ struct side {
     struct links links;
     struct sandboxes sandboxes;
     struct work *work;
+    struct store *store;
     struct part part; /* lives as long as the sandbox */
     uint64_t gone_ms; /* 0 = the default */
 };
@@ -75,9 +77,13 @@ static inline void begin(struct side *t, struct part *part) {
     struct links_watch watch = {.room = room, .ready = ready, .dead = dead, .arg = t};
     struct sandboxes_options options = {
         .queue_count = 4, .live_max = 3, .loaded = part != NULL ? loaded : NULL, .arg = part};
+    fd_cleanup int dir = open("server", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct store_options store = {.loop = t->fake.loop, .log = &t->log, .dir = dir};
+    unit_works(store_open(&store, &t->store, &err), err);
     t->work = work_new(t->fake.loop, 1, &err);
     assert_non_null(t->work);
     sandboxes_init(&t->sandboxes, t->fake.loop, &t->log, &t->links, &t->metrics, t->work);
+    t->sandboxes.store = t->store;
     if (t->gone_ms > 0)
         t->sandboxes.gone_ms = t->gone_ms;
     unit_works(sandboxes_start(&t->sandboxes, &options, &err), err);
@@ -89,6 +95,7 @@ static inline void end(struct side *t) {
     t->work = NULL;
     sandboxes_done(&t->sandboxes);
     links_stop(&t->links);
+    store_close(t->store);
     fd_close(&t->fake.fd);
 }
 

@@ -1,6 +1,7 @@
 #include "sandboxes.h"
 
 #include "fake_side.h"
+#include "store_sandboxes.h"
 
 static void test_tasks_by_number(void **state) {
     struct side *s = *state;
@@ -359,6 +360,16 @@ static bool has_file(const char *id, const char *name) {
     return access(path, F_OK) == 0;
 }
 
+static size_t rows(struct side *s) {
+    sqlite3_stmt *q = NULL;
+    assert_int_equal(sqlite3_prepare_v2(s->store->db, "SELECT count(*) FROM sandboxes", -1, &q, 0),
+                     SQLITE_OK);
+    assert_int_equal(sqlite3_step(q), SQLITE_ROW);
+    size_t n = (size_t)sqlite3_column_int64(q, 0);
+    sqlite3_finalize(q);
+    return n;
+}
+
 /* Directories made in advance are used, and used up, and left to the next server. */
 static void test_spare_directories(void **state) {
     struct side *s = *state;
@@ -368,16 +379,18 @@ static void test_spare_directories(void **state) {
     assert_int_equal(s->sandboxes.spare.count, SANDBOX_SPARE_MAX);
     struct sandbox *one = make(s, &jail);
     assert_true(has_file(sandbox_id(one), "exec.log"));
-    assert_true(has_file(sandbox_id(one), "sandbox.json"));
     assert_int_equal(entries(SANDBOX_SPARE_DIR), SANDBOX_SPARE_MAX - 1);
     s->sandboxes.spare.count = 0;
     struct sandbox *two = make(s, &jail);
     assert_false(has_file(sandbox_id(two), "exec.log"));
-    assert_true(has_file(sandbox_id(two), "sandbox.json"));
     restart(s, NULL);
     fake_send_ready(&s->fake);
     assert_true(s->sandboxes.spare.count >= SANDBOX_SPARE_MAX - 1);
-    assert_int_equal(entries(SANDBOXES_DIR), 2);
+    /* Both went with the runner: they are remembered, and their directories are not needed. */
+    for (int i = 0; i < 1000 && entries(SANDBOXES_DIR) > 0; i++)
+        fake_turn(&s->fake);
+    assert_int_equal(entries(SANDBOXES_DIR), 0);
+    assert_int_equal(rows(s), 2);
 }
 
 /* One that was deleted: its id. */
@@ -385,6 +398,7 @@ static void make_gone(struct side *s, char id[SANDBOX_ID_SIZE]) {
     uint64_t jail;
     struct sandbox *sb = make(s, &jail);
     memcpy(id, sandbox_id(sb), SANDBOX_ID_SIZE);
+    assert_int_equal(store_sandboxes_has(s->store, id, NULL), 1);
     sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
     fake_expect(&s->fake, WIRE_CLOSE);
     fake_send_closed(&s->fake, jail);
@@ -392,9 +406,10 @@ static void make_gone(struct side *s, char id[SANDBOX_ID_SIZE]) {
 
 static void forgets_all(struct side *s) {
     uint64_t before = clock_mono_ms();
-    while (entries(SANDBOXES_DIR) > 0 && clock_mono_ms() - before < 5000)
+    while (entries(SANDBOXES_DIR) + rows(s) > 0 && clock_mono_ms() - before < 5000)
         fake_turn(&s->fake);
     assert_int_equal(entries(SANDBOXES_DIR), 0);
+    assert_int_equal(rows(s), 0);
     assert_null(s->sandboxes.oldest);
 }
 
@@ -442,9 +457,7 @@ static void test_order_after_a_start(void **state) {
     assert_string_equal(sandbox_id(s->sandboxes.gone_newest), id[0]);
 }
 
-/* A server that starts: the sandbox is adopted, and nothing of it was kept. */
-static struct sandbox *adopted(struct side *s, const char *id) {
-    restart(s, NULL);
+static struct sandbox *adopt(struct side *s, const char *id) {
     fake_send_kept(&s->fake, WIRE_KEPT, id);
     fake_send_ready(&s->fake);
     fake_send_done(&s->fake, fake_expect(&s->fake, WIRE_ADOPT), 0);
@@ -453,23 +466,94 @@ static struct sandbox *adopted(struct side *s, const char *id) {
     return sb;
 }
 
+/* A server that starts: the sandbox is adopted, and nothing of it was kept. */
+static struct sandbox *adopted(struct side *s, const char *id) {
+    restart(s, NULL);
+    return adopt(s, id);
+}
+
+static void read_only(struct side *s, bool on) {
+    assert_int_equal(sqlite3_exec(s->store->db, on ? "PRAGMA query_only=1" : "PRAGMA query_only=0",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+}
+
+/* A row that turns out at the end of the round not to be there: whoever waits is told, and nothing
+ * of it stays with the runner. */
+static void test_a_row_that_is_not_durable(void **state) {
+    struct side *s = *state;
+    struct waiter w;
+    struct err why = {0};
+    create(s, &w, NULL);
+    err_set(&why, ERR_LIMIT, ENOSPC, "there is no space left");
+    s->store->doomed = true;
+    s->store->why = why;
+    uint64_t jail = fake_expect(&s->fake, WIRE_OPEN)->jail;
+    assert_int_equal(w.told, 1);
+    assert_int_equal(w.status, 507);
+    assert_int_equal(fake_expect(&s->fake, WIRE_CLOSE)->jail, jail);
+    fake_send_closed(&s->fake, jail);
+    assert_null(s->sandboxes.oldest);
+    assert_int_equal(rows(s), 0);
+}
+
+/* As a server left it that kept sandboxes as files: it is adopted, and the file goes. */
+static void test_files_become_rows(void **state) {
+    struct side *s = *state;
+    uint64_t jail;
+    char id[SANDBOX_ID_SIZE], path[128], hidden[] = SANDBOXES_DIR "/sb_bbbbbbbbbbbbbbbbbbbbbbbb";
+    struct err err = {0};
+    struct sandbox *sb = make(s, &jail);
+    memcpy(id, sandbox_id(sb), sizeof(id));
+    fake_turn(&s->fake);
+    end(s);
+    fd_cleanup int dir = open("server", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct store *store = NULL;
+    struct store_options options = {.dir = dir};
+    unit_works(store_open(&options, &store, &err), err);
+    snprintf(path, sizeof(path), SANDBOXES_DIR "/%s/sandbox.json", id);
+    sqlite3_stmt *q = NULL;
+    sqlite3_prepare_v2(store->db, "DELETE FROM sandboxes RETURNING record", -1, &q, NULL);
+    assert_int_equal(sqlite3_step(q), SQLITE_ROW);
+    int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(write(fd, sqlite3_column_blob(q, 0), (size_t)sqlite3_column_bytes(q, 0)) > 0);
+    fd_close(&fd);
+    sqlite3_finalize(q);
+    assert_int_equal(mkdir(hidden, 0700), 0); /* of nobody */
+    store_close(store);
+    begin(s, NULL);
+    fake_accept(&s->fake);
+    fake_expect(&s->fake, WIRE_HELLO);
+    fake_send_welcome(&s->fake, 4, 1);
+    fake_send_policy(&s->fake, "default");
+    sb = adopt(s, id);
+    assert_int_equal(access(path, F_OK), -1);
+    assert_int_equal(rows(s), 1);
+    for (int i = 0; i < 1000 && entries(SANDBOXES_DIR) > 1; i++)
+        fake_turn(&s->fake);
+    assert_int_equal(entries(SANDBOXES_DIR), 1);
+    struct task a;
+    run(s, sb, &a);
+}
+
 /* Numbers that are not reserved on disk are not used: the next server would use them again. */
 static void test_no_numbers_without_a_disk(void **state) {
     struct side *s = *state;
     uint64_t jail;
-    char id[SANDBOX_ID_SIZE], in_the_way[128];
+    char id[SANDBOX_ID_SIZE];
     struct task first, a, b;
     struct err err = {0};
     struct sandbox *sb = make(s, &jail);
     memcpy(id, sandbox_id(sb), sizeof(id));
     run(s, sb, &first);
-    snprintf(in_the_way, sizeof(in_the_way), SANDBOXES_DIR "/%s/.sandbox.json.new", id);
-    assert_int_equal(mkdir(in_the_way, 0700), 0);
-    sb = adopted(s, id);
+    restart(s, NULL);
+    read_only(s, true);
+    sb = adopt(s, id);
     assert_int_equal(sandbox_number(sb), 0);
     unit_fails(start(sb, &a, true, &err), err, ERR_SYSTEM);
     assert_true(fake_quiet(&s->fake));
-    assert_int_equal(rmdir(in_the_way), 0);
+    read_only(s, false);
+    fake_turn(&s->fake);
     run(s, sb, &a);
     assert_true(a.task.number > first.task.number);
     run(s, adopted(s, id), &b);
@@ -494,6 +578,8 @@ int main(void) {
         WITH_SHARD(test_more_was_kept_than_can_be),
         WITH_SHARD(test_runner_kept_nothing),
         WITH_SHARD(test_no_numbers_without_a_disk),
+        WITH_SHARD(test_a_row_that_is_not_durable),
+        WITH_SHARD(test_files_become_rows),
         WITH_SHARD(test_idle_and_ttl),
         WITH_SHARD(test_spare_directories),
         WITH_SHARD(test_forgotten_leave_nothing),

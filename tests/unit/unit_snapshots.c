@@ -5,12 +5,14 @@
 
 #include "fake_shard.h"
 #include "store_file.h"
+#include "store_internal.h"
 
 struct side {
     struct fake_shard fake;
     struct log log;
     struct links links;
     struct snapshots all;
+    struct store *store;
 };
 
 static void room(void *arg) {
@@ -33,13 +35,18 @@ static void begin(struct side *t) {
     struct err err = {0};
     struct links_watch watch = {.room = room, .ready = ready, .down = down, .dead = dead, .arg = t};
     const struct snapshots_options options = {.count = 3, .bytes = 2048};
+    fd_cleanup int dir = open("server", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct store_options store = {.loop = t->fake.loop, .log = &t->log, .dir = dir};
+    unit_works(store_open(&store, &t->store, &err), err);
     snapshots_init(&t->all, t->fake.loop, &t->log, &t->links);
+    t->all.store = t->store;
     unit_works(snapshots_start(&t->all, &options, &err), err);
     links_start(&t->links, t->fake.loop, &t->log, &watch);
 }
 
 static void end(struct side *t) {
     snapshots_done(&t->all);
+    store_close(t->store);
     links_stop(&t->links);
     fd_close(&t->fake.fd);
 }
@@ -212,19 +219,67 @@ static void test_go_with_their_runner(void **state) {
     assert_int_equal(t->all.bytes, 0);
 }
 
-static void test_broken_files_are_removed(void **state) {
+static void put_file(const char *name, const char *text) {
+    int fd = open(name, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    fd_close(&fd);
+}
+
+/* As a server left them that kept them as files: one that is whole, and two that are not. */
+static void test_files_become_rows(void **state) {
     struct side *t = *state;
     end(t);
-    int fd = open(SNAPSHOTS_DIR "/snap_aaaaaaaaaaaaaaaaaaaaaaaa.json", O_WRONLY | O_CREAT, 0600);
-    assert_int_equal(write(fd, "{\"owner\":", 9), 9);
-    fd_close(&fd);
-    fd = open(SNAPSHOTS_DIR "/.x.json.new", O_WRONLY | O_CREAT, 0600);
-    fd_close(&fd);
+    assert_int_equal(mkdir(SNAPSHOTS_DIR, 0700), 0);
+    put_file(SNAPSHOTS_DIR "/snap_aaaaaaaaaaaaaaaaaaaaaaaa.json", "{\"owner\":");
+    put_file(SNAPSHOTS_DIR "/.x.json.new", "");
+    put_file(SNAPSHOTS_DIR "/snap_bbbbbbbbbbbbbbbbbbbbbbbb.json",
+             "{\"version\":1,\"owner\":\"ann\",\"token\":\"\",\"shard\":\"" FAKE_SOCKET
+             "\",\"image\":\"host\",\"policy\":\"default\",\"source\":\"sb_1\",\"name\":\"old\","
+             "\"disk\":0,\"bytes\":4096,\"files\":3,\"added_bytes\":12,\"created_at\":5}");
+    for (int i = 0; i < 2; i++) {
+        begin(t);
+        assert_int_equal(t->all.count, 1);
+        const struct snapshot *snap = snapshots_find(&t->all, "snap_bbbbbbbbbbbbbbbbbbbbbbbb");
+        assert_non_null(snap);
+        assert_string_equal(snap->name, "old");
+        assert_int_equal(snap->added_bytes, 12);
+        assert_int_equal(snap->created_ms, 5);
+        assert_int_equal(access(SNAPSHOTS_DIR, F_OK), -1);
+        const char *const keys[] = {snap->id};
+        greet_with(t, keys, 1);
+        if (i == 0)
+            end(t);
+    }
+}
+
+static void read_only(struct side *t, bool on) {
+    assert_int_equal(sqlite3_exec(t->store->db, on ? "PRAGMA query_only=1" : "PRAGMA query_only=0",
+                                  NULL, NULL, NULL),
+                     SQLITE_OK);
+}
+
+/* One whose row could not be written is written when that works again. */
+static void test_written_when_the_disk_is_well_again(void **state) {
+    struct side *t = *state;
+    char id[SANDBOX_ID_SIZE];
+    read_only(t, true);
+    struct snapshot *snap = add(t, 10, false);
+    memcpy(id, snap->id, sizeof(id));
+    assert_true(snap->unsaved);
+    fake_turn(&t->fake);
+    assert_non_null(store_sick(t->store));
+    read_only(t, false);
+    (void)store_probe(t->store);
+    fake_turn(&t->fake);
+    assert_null(store_sick(t->store));
+    snapshots_well(&t->all);
+    fake_turn(&t->fake);
+    assert_false(snap->unsaved);
+    end(t);
     begin(t);
-    assert_int_equal(t->all.count, 0);
-    assert_int_equal(access(SNAPSHOTS_DIR "/snap_aaaaaaaaaaaaaaaaaaaaaaaa.json", F_OK), -1);
-    assert_int_equal(access(SNAPSHOTS_DIR "/.x.json.new", F_OK), -1);
-    fake_greet(&t->fake, 2);
+    assert_non_null(snapshots_find(&t->all, id));
+    const char *const keys[] = {id};
+    greet_with(t, keys, 1);
 }
 
 int main(void) {
@@ -235,7 +290,8 @@ int main(void) {
         WITH_SHARD(test_steps_make_room),
         WITH_SHARD(test_survive_the_server),
         WITH_SHARD(test_go_with_their_runner),
-        WITH_SHARD(test_broken_files_are_removed),
+        WITH_SHARD(test_files_become_rows),
+        WITH_SHARD(test_written_when_the_disk_is_well_again),
     };
     return cmocka_run_group_tests_name("snapshots", tests, NULL, NULL);
 }
