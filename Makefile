@@ -9,6 +9,7 @@
 #   make escape       attempts to get out of a jail, on every back end and policy; a table by class
 #   make fuzz SECONDS=60
 #   make mislabel RUNS=10000   programs whose end is known, many at once: is each told right?
+#   make kills N=100   kill -9 of server and runner at so many random moments under load
 #   make install      copy programs, policies, units and pages below DESTDIR/PREFIX
 #   make deb          the Debian package, build/deb/pinfold_VERSION_ARCH.deb
 #   make test-deb     install, use, upgrade and purge it in a Debian root of its own
@@ -17,7 +18,7 @@
 #   make deps         install the Debian packages of all of the above
 #   make clean
 #
-# Variables: CC=gcc|clang, OPT=-O2, PORT=7070, STATE=DIR, SECONDS=N, RUNS=N, and SAN=1, which builds server
+# Variables: CC=gcc|clang, OPT=-O2, PORT=7070, STATE=DIR, SECONDS=N, RUNS=N, N=N, and SAN=1, which builds server
 # and client with AddressSanitizer and UndefinedBehaviorSanitizer into build/san/. For install:
 # DESTDIR=, PREFIX=/usr/local, SYSCONFDIR=/etc. For deb: DEB_VERSION=1.2.3 instead of the programs' own.
 
@@ -37,6 +38,7 @@ PORT := 7070
 STATE := /var/lib/pinfold
 SECONDS := 60
 RUNS := 10000
+N := 100
 DESTDIR :=
 PREFIX := /usr/local
 SYSCONFDIR := /etc
@@ -167,7 +169,7 @@ LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
 # Entry points.
 
 .PHONY: all tests fuzzers objects up down env test bench lint fuzz deps clean FORCE
-.PHONY: mislabel install deb test-deb test-vm build-deps
+.PHONY: mislabel kills install deb test-deb test-vm build-deps
 
 ifdef SAN
 all: $(SAN_PROGRAMS:%=$(B)/san/%)
@@ -217,6 +219,12 @@ mislabel:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fault)
 	@+$(MAKE) --no-print-directory all
 	@PINFOLD_BUILD='$(abspath $(B))' tests/fault/mislabel '$(RUNS)'
+
+kills:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test)
+	@+$(MAKE) --no-print-directory all
+	@PINFOLD_BUILD='$(abspath $(B))' PINFOLD_TEST_KILLS='$(N)' PINFOLD_TEST_SEED="$$RANDOM" \
+	    /usr/bin/python3 tests/http/run.py --only '^kills' | sed -u 's/^# \([0-9]* passed\)/\1/'
 
 install: all
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' deploy/install.sh '$(B)'

@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fd.h"
@@ -30,6 +31,7 @@
 #define MAIN_LAYER_BYTES ((uint64_t)4 << 30)
 #define MAIN_DISK_DIR "disk"         /* files with the file systems of sandboxes */
 #define MAIN_MOUNT_DIR "run/cgroup2" /* relative to STATE */
+#define MAIN_LOCK_TRIES 250          /* five seconds */
 
 struct main_options {
     const char *state, *policies, *server_user, *init;
@@ -67,6 +69,18 @@ static int main_user(struct runner *r, struct err *err) {
     return 0;
 }
 
+/* The shards of a runner that was killed hold its lock until they are gone, too: on a busy machine
+ * that takes them a moment. */
+static int main_lock(int fd) {
+    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
+    int rc = flock(fd, LOCK_EX | LOCK_NB);
+    for (int i = 0; rc != 0 && errno == EWOULDBLOCK && i < MAIN_LOCK_TRIES; i++) {
+        nanosleep(&pause, NULL);
+        rc = flock(fd, LOCK_EX | LOCK_NB);
+    }
+    return rc;
+}
+
 static int main_state(struct runner *r, struct err *err) {
     struct stat st;
     r->state_dir = open(r->opt.state, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -83,7 +97,7 @@ static int main_state(struct runner *r, struct err *err) {
     if (r->lock < 0) {
         return err_sys(err, "opening %s/lock.runner", r->opt.state);
     }
-    if (flock(r->lock, LOCK_EX | LOCK_NB) != 0) {
+    if (main_lock(r->lock) != 0) {
         return err_set(err, ERR_STATE, errno, "another pinfold-runner uses %s", r->opt.state);
     }
     if (fchdir(r->state_dir) != 0) {

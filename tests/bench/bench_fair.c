@@ -167,8 +167,36 @@ static int bench_fair_order(const void *a, const void *b) {
     return (x->ms > y->ms) - (x->ms < y->ms);
 }
 
-static int bench_fair_judge(struct bench_fair *f, struct bench_fair_result *r, struct err *err) {
+/* In the middle of the round in which half of the runs have started: at the end of a round the
+ * first of the next one are on their way together with the last of this one, and the clock that the
+ * starts are known by counts milliseconds. */
+static void bench_fair_count(const struct bench_fair *f, struct bench_fair_result *r) {
     unsigned started[BENCH_FAIR_USERS] = {0};
+    for (unsigned i = 0; i < BENCH_FAIR_RUNS / 2 + BENCH_FAIR_USERS / 2; i++)
+        started[f->start[i].user]++;
+    r->most = r->fewest = started[0];
+    for (unsigned u = 1; u < BENCH_FAIR_USERS; u++) {
+        r->most = started[u] > r->most ? started[u] : r->most;
+        r->fewest = started[u] < r->fewest ? started[u] : r->fewest;
+    }
+}
+
+/* At no moment may anybody be ahead of anybody by more than one run, and one that is on its way. */
+static void bench_fair_spread(const struct bench_fair *f, struct bench_fair_result *r) {
+    unsigned started[BENCH_FAIR_USERS] = {0}, with[BENCH_FAIR_EACH + 2] = {BENCH_FAIR_USERS};
+    unsigned fewest = 0, most = 0;
+    for (unsigned i = 0; i < BENCH_FAIR_RUNS; i++) {
+        unsigned n = ++started[f->start[i].user];
+        with[n - 1]--;
+        with[n]++;
+        most = n > most ? n : most;
+        while (with[fewest] == 0)
+            fewest++;
+        r->ahead = most - fewest > r->ahead ? most - fewest : r->ahead;
+    }
+}
+
+static int bench_fair_judge(struct bench_fair *f, struct bench_fair_result *r, struct err *err) {
     char path[BENCH_FAIR_ID_SIZE + 16];
     for (unsigned i = 0; i < BENCH_FAIR_RUNS; i++) {
         const struct bench_target *user = &f->user[i / BENCH_FAIR_EACH];
@@ -181,15 +209,10 @@ static int bench_fair_judge(struct bench_fair *f, struct bench_fair_result *r, s
                                                 .user = i / BENCH_FAIR_EACH};
     }
     qsort(f->start, BENCH_FAIR_RUNS, sizeof(f->start[0]), bench_fair_order);
-    for (unsigned i = 0; i < BENCH_FAIR_RUNS / 2; i++)
-        started[f->start[i].user]++;
-    r->most = r->fewest = started[0];
-    for (unsigned u = 1; u < BENCH_FAIR_USERS; u++) {
-        r->most = started[u] > r->most ? started[u] : r->most;
-        r->fewest = started[u] < r->fewest ? started[u] : r->fewest;
-    }
+    bench_fair_count(f, r);
     r->runs = BENCH_FAIR_RUNS;
     r->elapsed_ns = (f->start[BENCH_FAIR_RUNS - 1].ms - f->start[0].ms) * CLOCK_NS_PER_MS;
+    bench_fair_spread(f, r);
     return 0;
 }
 

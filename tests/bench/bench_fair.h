@@ -11,8 +11,9 @@
 #define BENCH_FAIR_EACH 20u /* runs of each that wait */
 
 struct bench_fair_result {
-    /* When half of all runs have started: the most that a user has, against the fewest. */
-    unsigned most, fewest;
+    /* When half of all runs have started: the most that a user has, against the fewest; and how
+     * many one was ahead of another at worst, at any moment. */
+    unsigned most, fewest, ahead;
     uint64_t runs, elapsed_ns; /* from the first start to the last */
     struct bench_series healthz;
 };

@@ -14,6 +14,8 @@
 #define BENCH_GOAL_IDLE_MB 30 /* server and runner together */
 #define BENCH_GOAL_VERDICTS 100000 /* per second */
 #define BENCH_GOAL_FAIR 1.2
+/* One start, and one that is on its way. */
+#define BENCH_GOAL_AHEAD 2
 #define BENCH_GOAL_HEALTHZ_MS 20
 #define BENCH_MB 1e6
 
@@ -88,6 +90,8 @@ static void bench_goals_fair(struct bench_results *r, struct bench_goal_list *l)
         l, bench_goals_at_most(bench_ratio(r->fair.most, r->fair.fewest), BENCH_GOAL_FAIR, "x"),
         "%u users with %u waiting runs each: most against fewest at half time", BENCH_FAIR_USERS,
         BENCH_FAIR_EACH);
+    bench_goals_add(l, bench_goals_at_most(r->fair.ahead, BENCH_GOAL_AHEAD, "runs"),
+                    "meanwhile, how far one was ahead of another at worst");
     bench_goals_add(l,
                     bench_goals_at_most(bench_series_us(&r->fair.healthz, 99) / 1000,
                                         BENCH_GOAL_HEALTHZ_MS, "ms"),

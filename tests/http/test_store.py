@@ -4,7 +4,6 @@ answers to requests that are sent again."""
 import glob
 import json
 import os
-import random
 import signal
 import sqlite3
 import subprocess
@@ -152,69 +151,6 @@ def _(_):
         restart(pair)
         run = pair.client.fetch(waiting)
         equal((run["state"], run["steps"][0]["end"]["cause"]), ("done", "interrupted"))
-
-
-@test("kill -9 at random moments under load: no run that was told of is lost, doubled or runs for "
-      "ever", case="D4, D10", own=True, deadline=120)
-def _(_):
-    kills = int(os.environ.get("PINFOLD_TEST_KILLS", "8"))
-    random.seed(4)
-    with harness.Pair(slots=4, warm=2) as pair:
-        told, answered, stop = {}, {}, threading.Event()
-        lock = threading.Lock()
-
-        def load(index):
-            while not stop.is_set():
-                mark = nonce()
-                try:
-                    if index % 2:
-                        answer = send(pair, {"sh": "echo %s" % mark, "wait": False})
-                        if answer is not None and answer[0] == 202:
-                            with lock:
-                                told[answer[1]["id"]] = mark
-                    else:
-                        answer = send(pair, {"sh": "echo %s; sleep 0.02" % mark})
-                        if answer is not None and answer[0] == 200:
-                            with lock:
-                                answered[answer[1]["id"]] = answer[1]
-                except (OSError, ValueError):
-                    time.sleep(0.01)
-
-        threads = [threading.Thread(target=load, args=(i,)) for i in range(4)]
-        for one in threads:
-            one.start()
-        try:
-            for _ in range(kills):
-                time.sleep(random.uniform(0.02, 0.5))
-                restart(pair)
-        finally:
-            stop.set()
-            for one in threads:
-                one.join(30)
-        check.true(len(told) > kills, "only %d runs were told of" % len(told))
-        listed = []
-        after = ""
-        while True:
-            page = lines(pair, "/v1/runs?limit=1000&after=" + after)
-            listed += [one["id"] for one in page["runs"]]
-            if page["next"] is None:
-                break
-            after = page["next"]
-        equal(len(listed), len(set(listed)), "ids in the list")
-        equal(listed, sorted(listed, reverse=True), "the order of the list")
-        interrupted = 0
-        for run, mark in told.items():
-            check.true(run in listed, "%s is lost" % run)
-            answer = pair.client.wait_done(run, 20)
-            cause = answer["steps"][0]["end"]["cause"]
-            check.true(cause in ("exit", "interrupted"), "%s ended by %s" % (run, cause))
-            interrupted += cause == "interrupted"
-            if cause == "exit":
-                equal(answer["steps"][0]["stdout"], mark + "\n", "the output")
-        for run, answer in answered.items():
-            equal(pair.client.fetch(run), answer, "an answer that was given")
-        check.true(interrupted < len(told), "nothing was finished")
-        pair.check_clean(5, NEW_SERVER)
 
 
 def send(pair, body, headers=None, path="/v1/runs"):

@@ -111,6 +111,39 @@ static void who_comes_back_at_once_has_no_second_turn(void **state) {
     queue_done(&q);
 }
 
+/* Two hundred users with twenty waiting each, sixteen slots, runs that end in any order: at no
+ * start is anybody more than one ahead of anybody. */
+static void equal_users_are_never_two_starts_apart(void **state) {
+    (void)state;
+    enum { USERS = 200, EACH = 20, SLOTS = 16 };
+    static struct item items[USERS * EACH];
+    static char names[USERS][8];
+    struct item *slot[SLOTS] = {0};
+    unsigned started[USERS] = {0}, fewest = 0;
+    size_t with[EACH + 1] = {USERS};
+    struct queue q;
+    memset(items, 0, sizeof(items));
+    queue_init(&q, 10000, 1 << 30);
+    for (size_t i = 0; i < USERS * EACH; i++) {
+        snprintf(names[i / EACH], sizeof(names[0]), "u%zu", i / EACH);
+        push(&q, &items[i], names[i / EACH], QUEUE_NORMAL, 0);
+    }
+    srand(7);
+    for (size_t i = 0; i < USERS * EACH; i++) {
+        struct item **free_slot = &slot[(unsigned)rand() % SLOTS];
+        if (*free_slot != NULL)
+            end(&q, *free_slot, (uint64_t)rand() % 900);
+        *free_slot = start(&q);
+        unsigned n = ++started[(*free_slot - items) / EACH];
+        with[n - 1]--;
+        with[n]++;
+        while (with[fewest] == 0)
+            fewest++;
+        assert_in_range(n, fewest, fewest + 1);
+    }
+    queue_done(&q);
+}
+
 static void weights_share_and_lie_between(void **state) {
     (void)state;
     struct queue q;
@@ -452,6 +485,7 @@ int main(void) {
         cmocka_unit_test(first_come_first_served_within_a_user),
         cmocka_unit_test(a_thousand_waiting_delay_another_by_one),
         cmocka_unit_test(who_comes_back_at_once_has_no_second_turn),
+        cmocka_unit_test(equal_users_are_never_two_starts_apart),
         cmocka_unit_test(weights_share_and_lie_between),
         cmocka_unit_test(lanes_are_the_users_own_and_none_starves),
         cmocka_unit_test(seconds_in_a_slot_are_paid_for),
