@@ -7,6 +7,8 @@
 #   make bench        the benchmark table and build/bench.json
 #   make lint         formatting, sizes, names, fences
 #   make escape       attempts to get out of a jail, on every back end and policy; a table by class
+#   make sizes        the privileged programs: lines, bytes, and the system calls that they can make
+#   make analyze      gcc -fanalyzer, clang-tidy and cppcheck over everything (minutes at first)
 #   make fuzz SECONDS=60
 #   make mislabel RUNS=10000   programs whose end is known, many at once: is each told right?
 #   make kills N=100   kill -9 of server and runner at so many random moments under load
@@ -56,6 +58,7 @@ PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-de
 PACKAGES_deb := dpkg-dev lintian
 PACKAGES_testdeb := debootstrap
 PACKAGES_testvm := debootstrap qemu-system-x86 e2fsprogs
+PACKAGES_analyze := gcc clang-tidy-14 cppcheck python3 pkg-config
 PACKAGES_escape := python3 util-linux bash
 PACKAGES_bench := bubblewrap git
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
@@ -204,7 +207,18 @@ lint:
 	    LINT_FENCES='$(foreach d,$(DIRS),$(d)=$(subst $(space),$(comma),$(strip $(INC_$(d)))))' \
 	    tests/lint
 
-.PHONY: escape
+.PHONY: escape sizes analyze
+sizes:
+	@+$(MAKE) --no-print-directory all >/dev/null
+	@tests/sizes '$(B)'
+
+analyze:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_analyze)
+	@ANALYZE_BUILD='$(B)' ANALYZE_CFLAGS='-std=gnu17 -D_GNU_SOURCE $(OPT) -D_FORTIFY_SOURCE=2' \
+	    ANALYZE_FENCES='$(foreach d,$(DIRS),$(d)=$(subst $(space),$(comma),$(strip $(INC_$(d)))))' \
+	    ANALYZE_PACKAGES='$(foreach d,$(DIRS),$(d)=$(subst $(space),$(comma),$(call packages_of,$(d))))' \
+	    tests/analyze
+
 escape:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_escape)
 	@+$(MAKE) --no-print-directory all $(B)/tests/escape

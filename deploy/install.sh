@@ -60,6 +60,7 @@ put 0644 deploy/completion.bash "$root/share/bash-completion/completions/pinfold
 ln -sfn pinfold "$root/share/bash-completion/completions/pinfold-server"
 put_text deploy/apparmor/pinfold-runner "$root/share/pinfold/apparmor/pinfold-runner"
 put 0644 README.md "$root/share/doc/pinfold/README.md"
+put 0644 deploy/SECURITY.md "$root/share/doc/pinfold/SECURITY.md"
 put 0644 deploy/pinfold.json "$root/share/doc/pinfold/examples/server.json"
 put 0644 policies/*.json -t "$root/share/doc/pinfold/examples/policies"
 

@@ -35,6 +35,7 @@ setup() {
 -rwxr-xr-x root usr/sbin/pinfold-server
 -rw-r--r-- root usr/share/bash-completion/completions/pinfold
 -rw-r--r-- root usr/share/doc/pinfold/README.md
+-rw-r--r-- root usr/share/doc/pinfold/SECURITY.md
 -rw-r--r-- root usr/share/doc/pinfold/examples/policies/ci.json
 -rw-r--r-- root usr/share/doc/pinfold/examples/policies/default.json
 -rw-r--r-- root usr/share/doc/pinfold/examples/policies/judge.json
