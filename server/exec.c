@@ -326,8 +326,11 @@ void exec_abort(struct exec *x, enum cause cause) {
         return;
     exec_drain(x, &rest);
     end_init(&x->end, cause);
-    if (cause == CAUSE_INTERNAL)
-        str_copy(x->end.stage, sizeof(x->end.stage), "sandbox");
+    if (cause == CAUSE_INTERNAL) {
+        const struct sandbox_failure *why = sandbox_failure(x->set->sandbox);
+        str_copy(x->end.stage, sizeof(x->end.stage), why->stage);
+        x->end.code = why->code;
+    }
     exec_over(x, &rest);
 }
 

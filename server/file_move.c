@@ -1,5 +1,6 @@
 #include "file_move.h"
 
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -87,7 +88,10 @@ int file_move_decode(const char *body, size_t len, char from[FILE_PATH_SIZE],
     if (len > FILE_MOVE_BODY_MAX)
         return api_error_set(error, 413, "too_large", NULL, "The body has too many bytes.");
     json_error_t why;
+    errno = 0;
     json_t *root = json_loadb(body, len, JSON_REJECT_DUPLICATES, &why);
+    if (root == NULL && errno == ENOMEM)
+        return api_error_memory(error);
     if (root == NULL)
         return api_error_set(error, 400, "bad_json", NULL, "The body is not JSON: %s.", why.text);
     int rc = file_move_read(root, from, to, replace, error);

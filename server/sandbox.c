@@ -8,6 +8,7 @@
 #include "fd.h"
 #include "id.h"
 #include "sandbox_internal.h"
+#include "str.h"
 
 struct sandbox *sandbox_new(struct sandboxes *all, struct err *err) {
     struct sandbox *sb = calloc(1, sizeof(*sb));
@@ -20,6 +21,7 @@ struct sandbox *sandbox_new(struct sandboxes *all, struct err *err) {
     sb->depth = -1;
     sb->number_floor = SANDBOX_NUMBERS;
     sb->next_number = 1; /* 0 = none */
+    str_copy(sb->failed.stage, sizeof(sb->failed.stage), "sandbox");
     sb->used_ns = clock_mono_ns();
     return sb;
 }
@@ -289,6 +291,10 @@ void sandbox_touch(struct sandbox *sb) {
 
 const char *sandbox_id(const struct sandbox *sb) {
     return sb->id;
+}
+
+const struct sandbox_failure *sandbox_failure(const struct sandbox *sb) {
+    return &sb->failed;
 }
 
 const char *sandbox_owner(const struct sandbox *sb) {

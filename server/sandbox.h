@@ -80,6 +80,13 @@ void sandbox_task_signal(struct sandbox_task *t, int signal);
 void sandbox_touch(struct sandbox *sb);
 
 const char *sandbox_id(const struct sandbox *sb);
+/* Where it broke, as the runner said; never NULL. "sandbox" and code 0: it ended for us without
+ * such a word. */
+struct sandbox_failure {
+    char stage[WIRE_NAME_MAX];
+    int code; /* errno */
+};
+const struct sandbox_failure *sandbox_failure(const struct sandbox *sb);
 const char *sandbox_owner(const struct sandbox *sb);
 enum sandbox_state sandbox_state(const struct sandbox *sb);
 const struct wire_policy *sandbox_policy(const struct sandbox *sb);

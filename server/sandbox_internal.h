@@ -80,8 +80,9 @@ struct sandbox {
     bool unsaved;               /* … but not as it should be: the store could not be written */
     struct store_waiter written;
 
-    enum sandbox_end why;     /* GONE */
-    char detail[160];         /* of `why`, "" = none */
+    enum sandbox_end why; /* GONE */
+    char detail[160];     /* of `why`, "" = none */
+    struct sandbox_failure failed;
     uint64_t gone_ms;         /* since the epoch */
     bool closing;             /* CLOSE was sent: it must not be freed */
     bool forgotten;           /* free it when it is closed */

@@ -131,7 +131,8 @@ static void sandbox_life_why(const struct sandbox *sb, const struct wire_failed 
         api_error_set(error, 422, "unavailable", NULL, "This host cannot make it: %.300s.", text);
     else if (failed->code == ENOENT && sb->spec.from[0] != '\0')
         api_error_set(error, 410, "gone", "/from", "The snapshot is gone.");
-    else if (failed->code == ENOSPC && sb->spec.from[0] != '\0')
+    else if (failed->code == ENOSPC && sb->spec.from[0] != '\0' &&
+             strcmp(failed->stage, "volume") == 0) /* what comes before does not hold its files */
         api_error_set(error, 400, "limit_conflict", "/limits/disk_bytes",
                       "The sandbox cannot be made with these limits: %.300s.", text);
     else if (failed->code == ENOSPC)
@@ -154,6 +155,8 @@ static void sandbox_life_failed(void *owner, const struct wire_failed *failed) {
     }
     char text[200];
     str_escape(text, sizeof(text), failed->text, strlen(failed->text));
+    str_copy(sb->failed.stage, sizeof(sb->failed.stage), failed->stage);
+    sb->failed.code = failed->code;
     sandbox_life_end(sb, SANDBOX_END_FAILED, text);
 }
 

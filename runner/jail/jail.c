@@ -90,8 +90,8 @@ static void jail_died(void *arg, uint32_t events) {
     struct jail *j = arg;
     siginfo_t info;
     (void)events;
-    if (waitid(P_PIDFD, (id_t)j->pidfd, &info, WEXITED | WNOHANG) != 0 && errno == EINTR) {
-        return;
+    if (waitid(P_PIDFD, (id_t)j->pidfd, &info, WEXITED | WNOHANG) != 0 && errno != ECHILD) {
+        return; /* it is there still, and so is the event */
     }
     const char *step = j->spawn ? spawn_failed_step(j->spawn) : "";
     if (*step != '\0') {

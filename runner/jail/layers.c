@@ -26,7 +26,14 @@ struct layers *layers_new(const struct layers_config *cfg, struct err *err) {
     layers->zygote_src.fd = -1;
     layers->disk_dirfd = cfg->disk_dirfd;
     layers->layer_bytes = cfg->layer_bytes;
+    layers->lost = cfg->lost;
+    layers->lost_arg = cfg->arg;
     if (layers_zygote_start(&layers->zygote, err) != 0) {
+        free(layers);
+        return NULL;
+    }
+    if (layers_job_watch(layers, err) != 0) {
+        layers_zygote_stop(&layers->zygote);
         free(layers);
         return NULL;
     }

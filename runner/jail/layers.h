@@ -45,6 +45,10 @@ struct layers_config {
     struct loop *loop;    /* borrowed */
     int disk_dirfd;       /* STATE/disk, for WIRE_DISK_FILE; borrowed; -1 = not to be had */
     uint64_t layer_bytes; /* no more snapshots once layers hold as much; 0 = any */
+    /* The process that has all layers mounted, and makes new ones, has ended: from now on every
+     * operation fails, and no snapshot can be used. Once; may be NULL. */
+    void (*lost)(void *arg);
+    void *arg;
 };
 
 struct layers_result {

@@ -216,32 +216,50 @@ static int layers_job_sock(struct layers_job *job, int *theirs, struct err *err)
     return 0;
 }
 
-static void layers_job_room(void *arg, uint32_t events);
-
 /* 0 also when its socket is full: then the worker is forked later. */
 static int layers_job_fork(struct layers_job *job, struct err *err) {
     struct layers *layers = job->layers;
     int rc = layers_zygote_fork(&layers->zygote, job->theirs, err);
+    if (rc > 0 && layers->crowded) {
+        return 0;
+    }
     if (rc > 0) {
-        return layers->zygote_src.fd >= 0
-                   ? 0
-                   : loop_add(layers->loop, &layers->zygote_src, layers->zygote.sock, EPOLLOUT,
-                              layers_job_room, layers, err);
+        rc = loop_mod(layers->loop, &layers->zygote_src, EPOLLOUT, err);
+        layers->crowded = rc == 0;
+        return rc;
     }
     fd_close(&job->theirs); /* so that the end of the worker is the end of the file */
     return rc;
 }
 
-static void layers_job_room(void *arg, uint32_t events) {
-    struct layers *layers = arg;
-    (void)events;
+static void layers_job_room(struct layers *layers) {
     for (struct layers_job *job = layers->jobs; job != NULL; job = job->next) {
         /* A job whose end is closed hears of it by itself. */
         if (job->theirs >= 0 && layers_job_fork(job, NULL) == 0 && job->theirs >= 0) {
             return;
         }
     }
+    layers->crowded = false;
+    (void)loop_mod(layers->loop, &layers->zygote_src, 0, NULL);
+}
+
+/* It says nothing by itself: there is room again, or it is gone, and what was mounted in its mount
+ * namespace with it. Nothing that was made of it can go on. */
+static void layers_job_zygote(void *arg, uint32_t events) {
+    struct layers *layers = arg;
+    if (!(events & (EPOLLHUP | EPOLLERR))) {
+        layers_job_room(layers);
+        return;
+    }
     loop_del(layers->loop, &layers->zygote_src);
+    if (layers->lost != NULL) {
+        layers->lost(layers->lost_arg);
+    }
+}
+
+int layers_job_watch(struct layers *layers, struct err *err) {
+    return loop_add(layers->loop, &layers->zygote_src, layers->zygote.sock, 0, layers_job_zygote,
+                    layers, err);
 }
 
 static int layers_job_launch(struct layers_job *job, int *fds, struct err *err) {

@@ -96,7 +96,10 @@ struct layers {
     struct layers_fs *fs;
     struct layers_snap *snaps;
     struct layers_job *jobs;
-    struct loop_source zygote_src; /* while a job waits for room in its socket */
+    struct loop_source zygote_src; /* its end; and room in its socket, while a job waits for that */
+    bool crowded;                  /* a job does */
+    void (*lost)(void *arg);
+    void *lost_arg;
     struct layers_aside *asides, *asides_end;
     unsigned aside_workers;
     struct loop_defer aside_defer;
@@ -139,6 +142,8 @@ int layers_job_start(struct layers_job *job, struct err *err);
 void layers_job_answer(struct layers_job *job, int code, const char *text);
 /* Kills the worker and forgets the job: no callback. */
 void layers_job_end(struct layers_job *job);
+/* From now on it is noticed when the process that forks the workers ends. */
+int layers_job_watch(struct layers *layers, struct err *err);
 /* Tries at once whether this host can do it: `missing` is "" or a sentence afterwards. */
 void layers_job_probe(struct layers *layers, enum layers_op op, char missing[WIRE_TEXT_MAX]);
 

@@ -247,6 +247,18 @@ static void shard_session_config(struct shard *s) {
     };
 }
 
+/* Without its layers the shard would refuse what the server believes it has. A new one starts with
+ * none, and says so. */
+static void shard_lost(void *arg) {
+    struct shard *s = arg;
+    struct log_line l;
+    log_begin(&l, s->cfg->log, LOG_ERROR, "layers.lost");
+    log_u64(&l, "shard", s->cfg->index);
+    log_str(&l, "why", "the process that keeps the layers of snapshots has ended");
+    log_end(&l);
+    loop_stop(s->loop); /* the supervisor starts another shard */
+}
+
 static int shard_start(struct shard *s, struct err *err) {
     const struct shard_config *cfg = s->cfg;
     shard_host_limits(s);
@@ -255,8 +267,11 @@ static int shard_start(struct shard *s, struct err *err) {
         cgroup_host_init(&s->cgroups, cfg->cgroup_name, cfg->mount_dir, err) != 0) {
         return -1;
     }
-    const struct layers_config layers = {
-        .loop = s->loop, .layer_bytes = cfg->layer_bytes, .disk_dirfd = cfg->disk_dir};
+    const struct layers_config layers = {.loop = s->loop,
+                                         .layer_bytes = cfg->layer_bytes,
+                                         .disk_dirfd = cfg->disk_dir,
+                                         .lost = shard_lost,
+                                         .arg = s};
     s->layers = layers_new(&layers, err);
     if (s->layers == NULL) {
         return -1;

@@ -1,5 +1,6 @@
 #include "request.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "request_internal.h"
@@ -217,8 +218,12 @@ json_t *request_parse(const char *json, size_t len, struct api_error *error) {
     json_error_t e;
     if (request_begins(json, len, error) != 0 || request_scan(json, len, error) != 0)
         return NULL;
+    errno = 0;
     json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
-    if (!root)
+    /* The library takes a token that it has no memory for as a wrong one. */
+    if (!root && errno == ENOMEM)
+        api_error_memory(error);
+    else if (!root)
         request_json_error(json, len, &e, error);
     return root;
 }

@@ -2,6 +2,7 @@
 scene has a `prepare`, at rest, an `act`, during which the fault happens, and a `finish`. What `act`
 sees is either right, or an honest end, or an honest refusal; anything else is raised."""
 
+import http.client
 import json
 import os
 import sys
@@ -125,6 +126,26 @@ class Run(Scene):
                 check.equal(file["content"], "made\n", "content of the collected file")
 
 
+class Streamed(Scene):
+    """The same events, or an end of the stream that nobody takes for a whole one."""
+
+    def act(self):
+        stream = self.client.stream(sh="echo one; echo two >&2; exit 3")
+        if stream.status != 200:
+            with stream:
+                check.member(stream.status, OURS, "status")
+            return
+        events = stream.all()
+        if events and events[-1]["type"] == "done":
+            ends = [e["end"] for e in events if e["type"] == "end"]
+            if ends[0]["cause"] != "exit":
+                honest({"end": ends[0]})
+                return
+            check.equal(ends[0]["exit_code"], 3, "exit code")
+            check.equal(box.joined(events), b"one\n", "stdout")
+            check.equal(box.joined(events, "stderr"), b"two\n", "stderr")
+
+
 class WithBox(Scene):
     """In a sandbox that is there already."""
 
@@ -142,6 +163,17 @@ class WithBox(Scene):
 
     def lives(self):
         return self.client.get(self.box.path + "/exec").status == 200
+
+    def content(self, one, *wanted):
+        """A file is one of these, or is refused, or is cut, and whoever reads can tell."""
+        try:
+            seen = one.read("/workspace/f")
+        except http.client.IncompleteRead:
+            return
+        if seen.status != 200:
+            refused(seen)
+        else:
+            check.member(seen.body, wanted, "content of the file")
 
 
 class Create(WithBox):
@@ -176,13 +208,37 @@ class Files(WithBox):
         answer = self.box.write("/workspace/f", b"after\n")
         if answer.status // 100 != 2:
             refused(answer)
-        seen = self.box.read("/workspace/f")
-        if seen.status != 200:
-            refused(seen)
-        elif answer.status // 100 == 2:
-            check.equal(seen.body, b"after\n", "content after it was written")
+        if answer.status // 100 == 2:
+            self.content(self.box, b"after\n")
         else:
-            check.member(seen.body, (b"before\n", b"after\n"), "content after a refusal")
+            self.content(self.box, b"before\n", b"after\n")
+
+
+class Upload(WithBox):
+    """A tar and a sync: all of each, or nothing."""
+
+    def act(self):
+        tar = box.make_tar(("t/one", b"1" * 5000), ("t/two", b"2"))
+        put = self.box.upload("/workspace", tar)
+        if put.status // 100 != 2:
+            refused(put)
+        entry = box.file_entry("s", b"synced\n")
+        sent = box.blob(self.client, b"synced\n")
+        if sent.status // 100 != 2:
+            refused(sent)
+        synced = self.box.sync([entry])
+        if synced.status != 200:
+            refused(synced)
+        whole = synced.status == 200 and not synced.json()["missing"]
+        seen = self.box.send(sh="ls; cat t/one t/two s 2>/dev/null | wc -c")
+        if seen.status != 200 or seen.json()["end"]["cause"] != "exit":
+            judge(seen, ("",))
+            return
+        names = seen.json()["stdout"].split()
+        size = 5001 * (put.status // 100 == 2) + 7 * whole
+        if put.status // 100 == 2 and (whole or synced.status == 200):
+            check.equal(int(names[-1]), size, "bytes of what was sent")
+        check.true(not whole or "s" in names, "the synced file is missing: %r", names)
 
 
 class Snapshot(WithBox):
@@ -194,21 +250,14 @@ class Snapshot(WithBox):
             refused(answer)
         if not self.lives():
             return
-        self.content(self.box)
+        self.content(self.box, b"before\n")
         if self.kept:
             made = box.create(self.client, **{"from": self.kept[0]})
             if made.status != 201:
                 refused(made)
                 return
             self.made.append(box.Box(self.client, made.json()))
-            self.content(self.made[0])
-
-    def content(self, one):
-        seen = one.read("/workspace/f")
-        if seen.status != 200:
-            refused(seen)
-        else:
-            check.equal(seen.body, b"before\n", "content of a file")
+            self.content(self.made[0], b"before\n")
 
 
 class Restore(WithBox):
@@ -255,9 +304,11 @@ class Delete(WithBox):
 
 SCENES = {
     "run": Run,
+    "stream": Streamed,
     "create": Create,
     "execute": Execute,
     "files": Files,
+    "upload": Upload,
     "snapshot": Snapshot,
     "restore": Restore,
     "fork": Fork,
