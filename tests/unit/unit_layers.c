@@ -358,6 +358,10 @@ static void test_a_worker_that_dies_breaks_the_volume(void **state) {
     assert_null(t->layers->fs);
 }
 
+static void test_lost(void *arg) {
+    ++*(int *)arg;
+}
+
 static void test_without_its_process_nothing_goes_on_and_all_is_said(void **state) {
     struct test_layers *t = *state;
     struct test_layers mine;
@@ -367,7 +371,9 @@ static void test_without_its_process_nothing_goes_on_and_all_is_said(void **stat
         skip();
     }
     mine = *t;
-    struct layers_config cfg = {.loop = mine.loop, .disk_dirfd = t->disk_fd};
+    int lost = 0;
+    struct layers_config cfg = {
+        .loop = mine.loop, .disk_dirfd = t->disk_fd, .lost = test_lost, .arg = &lost};
     mine.layers = layers_new(&cfg, &e);
     assert_non_null(mine.layers);
     test_jail_open(&mine, &a, 16 * JAIL_MIB, 1000);
@@ -380,6 +386,7 @@ static void test_without_its_process_nothing_goes_on_and_all_is_said(void **stat
     assert_true(strlen(mine.result.text) > 10);
     assert_false(layers_broken(a.v)); /* nothing was begun */
     assert_int_equal(test_restore(&mine, &a, "z1"), EIO);
+    assert_int_equal(lost, 1);
     test_jail_close(&a);
     layers_drop(mine.layers, "z1");
     layers_free(mine.layers);
@@ -490,7 +497,7 @@ static void test_a_full_socket_is_waited_for(void **state) {
     assert_int_equal(kill(t->layers->zygote.pid, SIGCONT), 0);
     test_wait(t);
     assert_int_equal(t->result.code, 0);
-    assert_int_equal(t->layers->zygote_src.fd, -1);
+    assert_false(t->layers->crowded);
     fd_close(&pair[0]);
     test_jail_close(&j);
     layers_drop(t->layers, "waits");
