@@ -19,6 +19,7 @@
 #include "str.h"
 
 #define RECEIPT_CMD_FILE_MAX ((size_t)512 * 1024 * 1024)
+#define RECEIPT_CMD_PATH_SIZE 256
 
 struct receipt_cmd_options {
     const char *key, *files;
@@ -174,13 +175,41 @@ static void receipt_cmd_step(size_t index, const json_t *step) {
            json_integer_value(json_object_get(json_object_get(step, "stderr"), "bytes")));
 }
 
+/* Of an execution: what it found in its sandbox; of a run: what came with it. */
+static void receipt_cmd_files(const json_t *body) {
+    const json_t *in = json_object_get(body, "files_in"), *out = json_object_get(body, "files_out");
+    json_int_t others = json_integer_value(json_object_get(in, "others"));
+
+    if (json_object_get(body, "sandbox") == NULL) {
+        printf("  with %" JSON_INTEGER_FORMAT " files in, %" JSON_INTEGER_FORMAT " out\n",
+               json_integer_value(json_object_get(in, "count")),
+               json_integer_value(json_object_get(out, "count")));
+        return;
+    }
+    if (in == NULL) {
+        printf("  on files that the receipt does not name\n");
+        return;
+    }
+    printf("  on %" JSON_INTEGER_FORMAT " files", json_integer_value(json_object_get(in, "count")));
+    receipt_cmd_put(" in ", json_string_value(json_object_get(in, "root")), "");
+    receipt_cmd_put(" (sha256 ", json_string_value(json_object_get(in, "sha256")), "), ");
+    if (others == 0)
+        printf("exactly as they were sent\n");
+    else
+        printf("which %" JSON_INTEGER_FORMAT " other commands or writes may have changed\n",
+               others);
+}
+
 static void receipt_cmd_body(const json_t *body) {
     const json_t *policy = json_object_get(body, "policy");
-    const json_t *in = json_object_get(body, "files_in"), *out = json_object_get(body, "files_out");
+    const char *sandbox = json_string_value(json_object_get(body, "sandbox"));
     size_t i;
     json_t *step;
 
-    receipt_cmd_put("  the run ", json_string_value(json_object_get(body, "id")), "");
+    receipt_cmd_put(sandbox != NULL ? "  the execution " : "  the run ",
+                    json_string_value(json_object_get(body, "id")), "");
+    if (sandbox != NULL)
+        receipt_cmd_put(" in the sandbox ", sandbox, "");
     receipt_cmd_put(" of user ", json_string_value(json_object_get(body, "user")), "");
     receipt_cmd_time(", accepted ", json_object_get(body, "created_at"));
     receipt_cmd_time(", over ", json_object_get(body, "ended_at"));
@@ -190,9 +219,7 @@ static void receipt_cmd_body(const json_t *body) {
     receipt_cmd_put(" in the image ",
                     json_string_value(json_object_get(json_object_get(body, "image"), "name")), "");
     receipt_cmd_put(", network ", json_string_value(json_object_get(body, "network")), "\n");
-    printf("  with %" JSON_INTEGER_FORMAT " files in, %" JSON_INTEGER_FORMAT " out\n",
-           json_integer_value(json_object_get(in, "count")),
-           json_integer_value(json_object_get(out, "count")));
+    receipt_cmd_files(body);
     json_array_foreach(json_object_get(body, "steps"), i, step) receipt_cmd_step(i, step);
     printf("  verdict: %s\n",
            json_integer_value(json_object_get(body, "ok")) == 1 ? "ok" : "not ok");
@@ -295,18 +322,38 @@ static int receipt_cmd_verify(const char *path, const struct receipt_cmd_options
 
 /* get */
 
+/* "run_…", or "sb_…/ex_…". */
+static int receipt_cmd_path(const char *id, char path[RECEIPT_CMD_PATH_SIZE], struct err *err) {
+    const char *slash = strchr(id, '/');
+    char sandbox[80];
+    int n = -1;
+
+    if (slash == NULL && str_is_name(id))
+        n = snprintf(path, RECEIPT_CMD_PATH_SIZE, "/v1/runs/%s", id);
+    if (slash != NULL && (size_t)(slash - id) < sizeof(sandbox)) {
+        snprintf(sandbox, sizeof(sandbox), "%.*s", (int)(slash - id), id);
+        if (str_is_name(sandbox) && str_is_name(slash + 1))
+            n = snprintf(path, RECEIPT_CMD_PATH_SIZE, "/v1/sandboxes/%s/exec/%s/receipt", sandbox,
+                         slash + 1);
+    }
+    if (n < 0 || n >= RECEIPT_CMD_PATH_SIZE)
+        return err_set(err, ERR_INVALID, 0,
+                       "that is not the id of a run, nor of a sandbox and an execution in it "
+                       "(sb_.../ex_...)");
+    return 0;
+}
+
 static int receipt_cmd_fetch(struct rest *rest, const char *id, struct err *err) {
-    char path[128];
+    char path[RECEIPT_CMD_PATH_SIZE];
     json_t *answer, *receipt;
     int rc = 0;
 
-    if (!str_is_name(id))
-        return err_set(err, ERR_INVALID, 0, "that is not the id of a run");
-    snprintf(path, sizeof(path), "/v1/runs/%s", id);
+    if (receipt_cmd_path(id, path, err) < 0)
+        return -1;
     answer = rest_get_json(rest, path, RECEIPT_CMD_FILE_MAX, err);
     if (answer == NULL)
         return -1;
-    receipt = json_object_get(answer, "receipt");
+    receipt = strchr(id, '/') != NULL ? answer : json_object_get(answer, "receipt");
     if (receipt == NULL)
         rc = err_set(err, ERR_STATE, 0, "the run has no receipt: is it over?");
     else if (json_dumpf(receipt, stdout, JSON_INDENT(2)) < 0 || putchar('\n') == EOF)
@@ -341,11 +388,12 @@ static int receipt_cmd_run(int argc, char **argv) {
     const struct simple_cmd cmd = {
         .name = "receipt",
         .usage = "pinfold receipt verify FILE|- --key HEX|FILE [--files DIR] [--json]\n"
-                 "pinfold receipt get RUN",
+                 "pinfold receipt get RUN|SANDBOX/EXECUTION",
         .about =
             "Checks the receipt of a run without any server, and says what it proves. FILE is "
             "the\nanswer of a run (pinfold run --json, pinfold runs show) or the receipt "
-            "alone.\nget prints the receipt of one of your runs.\n\n"
+            "alone.\nget prints the receipt of one of your runs, or of a command in one of your\n"
+            "sandboxes. pinfold agent keeps that of its verifier and says where.\n\n"
             "Exit status of verify: 0 proven; 1 not proven: another key, a changed receipt, or\n"
             "an answer or files that are not what was signed; 2 wrong usage; 125 the file\n"
             "cannot be read.\n\n"
@@ -365,7 +413,7 @@ static int receipt_cmd_run(int argc, char **argv) {
         return receipt_cmd_verify(argv[first + 1], &o);
     if (strcmp(argv[first], "get") == 0)
         return receipt_cmd_get(argv[first + 1]);
-    say_line("receipt: expected verify FILE or get RUN");
+    say_line("receipt: expected verify FILE or get RUN|SANDBOX/EXECUTION");
     return CLIENT_EXIT_USAGE;
 }
 

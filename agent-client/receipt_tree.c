@@ -146,6 +146,13 @@ void receipt_tree_check(struct receipt_match *m, const char *dir, const json_t *
 
     if (fd < 0)
         receipt_match_say(m, "%.300s: %s", dir, strerror(errno));
+    else if (files_in == NULL)
+        receipt_match_say(m, "files in: the receipt names none");
+    else if (json_integer_value(json_object_get(files_in, "others")) != 0)
+        receipt_match_say(m,
+                          "files in: %" JSON_INTEGER_FORMAT
+                          " other commands or writes may have changed them before it was over",
+                          json_integer_value(json_object_get(files_in, "others")));
     else if (json_is_array(list) || json_integer_value(json_object_get(files_in, "count")) == 0)
         receipt_tree_listed(m, fd, list);
     else

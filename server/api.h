@@ -143,6 +143,7 @@ void api_exec_get(struct server *s, struct http_req *req, const struct route_arg
 void api_exec_delete(struct server *s, struct http_req *req, const struct route_args *args);
 /* api_exec_events.c, api_exec_raw.c */
 void api_exec_events_get(struct server *s, struct http_req *req, const struct route_args *args);
+void api_exec_receipt(struct server *s, struct http_req *req, const struct route_args *args);
 void api_exec_stdout(struct server *s, struct http_req *req, const struct route_args *args);
 void api_exec_stderr(struct server *s, struct http_req *req, const struct route_args *args);
 /* api_exec_stdin.c */

@@ -10,6 +10,7 @@
 #include "id.h"
 #include "idempotency.h"
 #include "json_out.h"
+#include "receipt_exec.h"
 #include "receipt_run.h"
 #include "sandbox.h"
 #include "spec.h"
@@ -225,6 +226,7 @@ static struct exec *api_exec_start(struct execs *set, const struct api_exec_job 
         exec_free(x);
         return NULL;
     }
+    x->receipt = receipt_exec_new(sb, r, &mark);
     execs_insert(set, x);
     if (exec_send(x, r, &err) == 0)
         return x;

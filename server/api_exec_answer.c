@@ -3,6 +3,8 @@
 
 #include "api_exec.h"
 #include "execs.h"
+#include "receipt_exec.h"
+#include "server.h"
 
 /* Everything that was kept of an execution, in the worst encoding, and more. */
 #define API_EXEC_ANSWER_MAX ((size_t)16 * 1024 * 1024 * 1024)
@@ -20,8 +22,21 @@ static void api_exec_answer_send(struct http_req *req, struct buf *out, int rc) 
     http_reply_error(req, &error);
 }
 
+/* What is told of it. */
+struct api_exec_shape {
+    bool receipt;
+    struct receipt_exec_place place;
+};
+
+static int api_exec_answer_write(const struct api_exec_shape *shape, const struct exec *x,
+                                 struct spool streams[SPOOL_STREAMS], struct buf *out) {
+    return shape->receipt ? receipt_exec_write(x, &shape->place, streams, out, NULL)
+                          : exec_answer_encode(x, streams, out, NULL);
+}
+
 struct api_exec_answer_job {
     struct work_job job;
+    struct api_exec_shape shape;
     struct http_req *req;                /* NULL = the client is gone */
     struct exec *x;                      /* pinned, and finished */
     struct spool streams[SPOOL_STREAMS]; /* copies with descriptors of their own */
@@ -31,7 +46,7 @@ struct api_exec_answer_job {
 
 static void api_exec_answer_encode(struct work_job *job) {
     struct api_exec_answer_job *j = (struct api_exec_answer_job *)(void *)job;
-    j->rc = exec_answer_encode(j->x, j->streams, &j->out, NULL);
+    j->rc = api_exec_answer_write(&j->shape, j->x, j->streams, &j->out);
 }
 
 static void api_exec_answer_encoded(struct work_job *job) {
@@ -66,7 +81,8 @@ static int api_exec_answer_copies(struct exec *x, struct spool streams[SPOOL_STR
     return 0;
 }
 
-static int api_exec_answer_start_job(struct server *s, struct http_req *req, struct exec *x) {
+static int api_exec_answer_start_job(struct server *s, struct http_req *req, struct exec *x,
+                                     const struct api_exec_shape *shape) {
     struct api_exec_answer_job *j = calloc(1, sizeof(*j));
     if (j == NULL)
         return -1;
@@ -75,6 +91,7 @@ static int api_exec_answer_start_job(struct server *s, struct http_req *req, str
         return -1;
     }
     j->job = (struct work_job){.run = api_exec_answer_encode, .done = api_exec_answer_encoded};
+    j->shape = *shape;
     j->req = req;
     j->x = x;
     buf_init(&j->out, API_EXEC_ANSWER_MAX);
@@ -85,20 +102,48 @@ static int api_exec_answer_start_job(struct server *s, struct http_req *req, str
     return 0;
 }
 
-void api_exec_answer_now(struct server *s, struct http_req *req, struct exec *x) {
+static void api_exec_answer_shaped(struct server *s, struct http_req *req, struct exec *x,
+                                   const struct api_exec_shape *shape) {
     struct buf out;
-    if (exec_answer_weight(x) > SERVER_INLINE_MAX && api_exec_answer_start_job(s, req, x) == 0)
+    if (exec_answer_weight(x) > SERVER_INLINE_MAX &&
+        api_exec_answer_start_job(s, req, x, shape) == 0)
         return;
     struct spool streams[SPOOL_STREAMS] = {x->out[SPOOL_STDOUT].spool, x->out[SPOOL_STDERR].spool};
     exec_pin(x);
     buf_init(&out, API_EXEC_ANSWER_MAX);
     (void)buf_reserve(&out, API_EXEC_ANSWER_FIRST, NULL); /* most answers fit */
-    int rc = exec_answer_encode(x, streams, &out, NULL);
+    int rc = api_exec_answer_write(shape, x, streams, &out);
     for (int i = 0; i < SPOOL_STREAMS; i++)
         if (streams[i].fd != x->out[i].spool.fd)
             spool_done(&streams[i]);
     api_exec_answer_send(req, &out, rc);
     exec_unpin(x);
+}
+
+void api_exec_answer_now(struct server *s, struct http_req *req, struct exec *x) {
+    static const struct api_exec_shape plain = {.receipt = false};
+    api_exec_answer_shaped(s, req, x, &plain);
+}
+
+void api_exec_receipt(struct server *s, struct http_req *req, const struct route_args *args) {
+    struct api_exec_shape shape = {.receipt = true};
+    struct api_error error = {0};
+    struct exec *x = api_exec_mine(s, req, args);
+    if (x == NULL)
+        return;
+    if (x->state != EXEC_DONE)
+        api_error_set(&error, 409, "running", NULL,
+                      "The execution is not over; there is a receipt when it is.");
+    else if (x->receipt == NULL)
+        api_error_set(&error, 404, "no_receipt", NULL,
+                      "This execution has no receipt: an earlier version of the server ran it, or "
+                      "its command is too long.");
+    if (error.status != 0) {
+        http_reply_error(req, &error);
+        return;
+    }
+    receipt_exec_place(x, &s->receipt_key, &shape.place);
+    api_exec_answer_shaped(s, req, x, &shape);
 }
 
 /* A client that waits. */

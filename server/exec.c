@@ -13,6 +13,7 @@
 #include "end_wire.h"
 #include "execs.h"
 #include "fd.h"
+#include "receipt_exec.h"
 #include "str.h"
 #include "text.h"
 
@@ -98,6 +99,7 @@ void exec_free(struct exec *x) {
     free(x->name);
     free(x->command);
     free(x->trace_state);
+    receipt_exec_free(x->receipt);
     accounts_budget_settle(&x->hold, 0);
     accounts_token_unref(x->token);
     free(x);
@@ -194,6 +196,7 @@ uint64_t exec_last_seq(const struct exec *x) {
 
 void exec_begun(struct exec *x) {
     x->set->running++;
+    x->began = x->set->sandbox != NULL ? sandbox_activity(x->set->sandbox).writes : 0;
     exec_listen_in(x, EXEC_LISTEN_NS);
 }
 
@@ -270,6 +273,15 @@ static void exec_unkept(struct exec *x, const struct err *err) {
     }
 }
 
+/* After a restart of the server nobody knows what was done meanwhile. */
+static uint32_t exec_others(const struct exec *x) {
+    uint64_t now =
+        x->set->sandbox != NULL && x->began != 0 ? sandbox_activity(x->set->sandbox).writes : 0;
+    return x->began != 0 && now >= x->began && now - x->began < UINT32_MAX
+               ? (uint32_t)(now - x->began)
+               : UINT32_MAX;
+}
+
 /* It is over, in every respect but the records. */
 static void exec_over(struct exec *x, struct exec_record_rest *rest) {
     struct exec_hub *hub = x->set->hub;
@@ -278,6 +290,7 @@ static void exec_over(struct exec *x, struct exec_record_rest *rest) {
     loop_timer_stop(hub->loop, &x->listen);
     exec_stdin_close(x);
     x->ended_ms = clock_real_ms();
+    x->others = exec_others(x);
     if (spool_events_finish(&x->events, &err) < 0 && !exec_io_no_space(&err))
         x->spool_error = err.code != 0 ? err.code : EIO;
     if (x->spool_error != 0)

@@ -8,8 +8,7 @@
 #include "execution.h"
 #include "json_out.h"
 
-/* What is kept of a spool, as the capture that the answers of runs are made of. */
-static int exec_answer_capture(struct spool *s, struct capture *out, struct err *err) {
+int exec_answer_capture(struct spool *s, struct capture *out, struct err *err) {
     uint64_t head = 0, tail = 0;
     spool_kept(s, &head, &tail);
     char *front = malloc((size_t)head + 1), *back = malloc((size_t)tail + 1);

@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "execs.h"
 #include "execution.h"
+#include "receipt_exec.h"
 #include "str.h"
 
 /* The records of the journal, in host byte order: only this machine reads them. */
@@ -21,7 +22,7 @@ struct exec_record_started {
     char id[EXEC_ID_SIZE];
 };
 
-/* Older servers wrote less of it, or nothing. */
+/* Older servers wrote less of it, or nothing. What a receipt needs may follow. */
 struct exec_record_asked {
     struct trace trace;
     char token[ACCOUNTS_TOKEN_ID_SIZE]; /* "" = of nobody who is known */
@@ -42,7 +43,7 @@ struct exec_record_ended {
     uint64_t gone[SPOOL_STREAMS + 1]; /* the last one: of the events' file */
     uint64_t events;
     uint32_t files; /* mask of enum exec_record_file */
-    uint32_t reserved;
+    uint32_t others;
     struct wire_usage usage;
     struct step_end end;
 };
@@ -74,9 +75,12 @@ int exec_record_start(struct exec *x, struct err *err) {
     struct iovec parts[] = {{.iov_base = &r, .iov_len = sizeof(r)},
                             {.iov_base = x->name, .iov_len = r.name_len},
                             {.iov_base = x->command, .iov_len = r.command_len},
-                            {.iov_base = &asked, .iov_len = sizeof(asked)}};
-    return spool_log_append(&x->set->log, SPOOL_LOG_START, x->number, parts, 4, &x->start_place,
-                            err);
+                            {.iov_base = &asked, .iov_len = sizeof(asked)},
+                            {.iov_base = NULL}};
+    if (x->receipt != NULL)
+        parts[4] = receipt_exec_bytes(x->receipt);
+    return spool_log_append(&x->set->log, SPOOL_LOG_START, x->number, parts,
+                            x->receipt != NULL ? 5 : 4, &x->start_place, err);
 }
 
 /* Where the parts of an END lie that has been written or read. */
@@ -111,6 +115,7 @@ int exec_record_end(struct exec *x, const struct exec_record_rest *rest, struct 
     r.ended_ms = x->ended_ms;
     r.setup_ns = x->setup_ns;
     r.stdin_bytes = x->input.bytes;
+    r.others = x->others;
     r.total[SPOOL_STDOUT] = out->total;
     r.total[SPOOL_STDERR] = errs->total;
     r.gone[SPOOL_STDOUT] = out->gone;
@@ -172,12 +177,12 @@ struct exec *exec_record_read_start(struct execs *set, const struct spool_log_re
     size_t texts = sizeof(r) + r.name_len + (size_t)r.command_len;
     size_t rest = rec->place.len - texts;
     if (rec->place.len < texts ||
-        (rest != 0 && rest != sizeof(asked.trace) && rest != sizeof(asked)) ||
+        (rest != 0 && rest != sizeof(asked.trace) && rest < sizeof(asked)) ||
         !exec_record_text_ok(name, r.name_len, EXEC_NAME_SIZE) ||
         !exec_record_text_ok(command, r.command_len, EXEC_COMMAND_SIZE) ||
         r.id[sizeof(r.id) - 1] != '\0' || !exec_request_id_ok(r.id))
         return NULL;
-    memcpy(&asked, rec->payload + texts, rest);
+    memcpy(&asked, rec->payload + texts, rest < sizeof(asked) ? rest : sizeof(asked));
     asked.trace.from[sizeof(asked.trace.from) - 1] = '\0';
     asked.token[sizeof(asked.token) - 1] = '\0';
     struct exec_birth birth = {.id = r.id,
@@ -196,6 +201,8 @@ struct exec *exec_record_read_start(struct execs *set, const struct spool_log_re
     if (set->hub->accounts != NULL && asked.token[0] != '\0')
         x->token = accounts_token_ref(accounts_token_find(set->hub->accounts, asked.token));
     x->task.token = x->token;
+    if (rest > sizeof(asked))
+        x->receipt = receipt_exec_read(rec->payload + texts + sizeof(asked), rest - sizeof(asked));
     x->created_ms = r.created_ms;
     x->number = rec->number;
     x->task.number = rec->number;
@@ -226,6 +233,7 @@ int exec_record_read_end(struct exec *x, const struct spool_log_record *rec) {
         return -1;
     x->ended_ms = r.ended_ms;
     x->setup_ns = r.setup_ns;
+    x->others = r.others;
     x->usage = r.usage;
     x->end = r.end;
     x->ok = end_ok(&x->end);

@@ -16,6 +16,7 @@
 
 #include "accounts_budget.h"
 #include "buf.h"
+#include "capture.h"
 #include "end_json.h"
 #include "exec_request.h"
 #include "limits_json.h"
@@ -116,6 +117,9 @@ struct exec {
     struct limits_effective limits;
     uint64_t created_ms, ended_ms; /* since the epoch */
     uint64_t setup_ns;
+    struct receipt_exec *receipt; /* what was asked for; NULL = there is no receipt; owned */
+    uint64_t began;               /* sandbox_activity().writes when it began; 0 = not known */
+    uint32_t others;              /* tasks that may have changed files while it ran */
     struct step_end end;
     struct wire_usage usage;
 
@@ -228,6 +232,8 @@ void exec_events_seek(struct exec *x, struct exec_watcher *w, uint64_t after);
 /* exec_answer.c */
 /* Bytes of output that its answer has to look at. */
 size_t exec_answer_weight(const struct exec *x);
+/* What is kept of a spool, as the capture that the answers of runs are made of. */
+int exec_answer_capture(struct spool *s, struct capture *out, struct err *err);
 /* The whole object. `streams` are its spools, or copies of them on another thread (then it is
  * DONE). */
 int exec_answer_encode(const struct exec *x, struct spool streams[SPOOL_STREAMS], struct buf *out,

@@ -483,6 +483,16 @@ static void fileop_run_append(struct fileop_lane *lane, struct fileop_run *r) {
     lane->last = r;
 }
 
+/* Does this operation only look? What is not known to is taken to change something. */
+static bool fileop_run_reads(const char *name) {
+    static const char *const names[] = {"stat", "read",  "list", "pack", "watch",
+                                        "scan", "upper", "look", "fetch"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
 struct fileop_run *fileop_run_start(struct sandbox *sb, const char *const *argv, size_t argc,
                                     bool upload, const struct fileop_run_ops *ops, void *arg,
                                     struct err *err) {
@@ -499,6 +509,7 @@ struct fileop_run *fileop_run_start(struct sandbox *sb, const char *const *argv,
         return NULL;
     }
     r->watch = strcmp(argv[0], "watch") == 0;
+    r->task.reads = fileop_run_reads(argv[0]);
     /* Watches may last for ever: to wait for one is no use. */
     if (r->watch ? lane->watching >= FILEOP_RUN_WATCHES : lane->waiting >= FILEOP_RUN_QUEUE) {
         err_set(err, ERR_LIMIT, 0,

@@ -66,6 +66,7 @@ const struct route route_table[] = {
     {"GET", "/v1/sandboxes/{}/exec/{}", 0, api_exec_get, ROUTE_SANDBOX_GET},
     {"DELETE", "/v1/sandboxes/{}/exec/{}", 0, api_exec_delete, ROUTE_SANDBOX},
     {"GET", "/v1/sandboxes/{}/exec/{}/events", 0, api_exec_events_get, ROUTE_SANDBOX_GET},
+    {"GET", "/v1/sandboxes/{}/exec/{}/receipt", 0, api_exec_receipt, ROUTE_SANDBOX_GET},
     {"GET", "/v1/sandboxes/{}/exec/{}/stdout", 0, api_exec_stdout, ROUTE_SANDBOX_GET},
     {"GET", "/v1/sandboxes/{}/exec/{}/stderr", 0, api_exec_stderr, ROUTE_SANDBOX_GET},
     {"POST", "/v1/sandboxes/{}/exec/{}/stdin", ROUTE_RAW, api_exec_stdin_post, ROUTE_SANDBOX},

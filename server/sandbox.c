@@ -75,6 +75,10 @@ static void sandbox_add_task(struct sandbox *sb, struct sandbox_task *t, uint32_
     sb->started++;
     if (t->command)
         sb->command_count++;
+    if (!t->reads) {
+        sb->writes++;
+        sb->writing_count++;
+    }
 }
 
 static void sandbox_remove_task(struct sandbox *sb, struct sandbox_task *t) {
@@ -88,6 +92,8 @@ static void sandbox_remove_task(struct sandbox *sb, struct sandbox_task *t) {
     sb->task_count--;
     if (t->command)
         sb->command_count--;
+    if (!t->reads)
+        sb->writing_count--;
 }
 
 static struct sandbox_task *sandbox_find_task(const struct sandbox *sb, uint32_t number) {
@@ -343,7 +349,12 @@ struct sandbox *sandbox_older(const struct sandbox *sb) {
 
 struct sandbox_activity sandbox_activity(const struct sandbox *sb) {
     return (struct sandbox_activity){
-        .started = sb->started, .running = sb->task_count, .commands = sb->command_count};
+        .started = sb->started,
+        .running = sb->task_count,
+        .commands = sb->command_count,
+        .writes = sb->writes,
+        .writing = sb->writing_count,
+    };
 }
 
 uint64_t sandbox_layer_serial(const struct sandbox *sb) {

@@ -59,6 +59,7 @@ struct sandbox_task {
     struct accounts_token
         *token;      /* whose CPU time it is; counted by its owner; NULL = the sandbox's */
     bool command;    /* it is counted as an execution, and stands still while paused */
+    bool reads;      /* it changes no file */
     enum cause kill; /* private: asked for; CAUSE_NONE = not */
     const struct sandbox_task_ops *ops;
 };
@@ -103,6 +104,8 @@ struct sandbox_activity {
     uint64_t started; /* tasks of any kind that were ever started or adopted */
     size_t running;   /* tasks now … */
     size_t commands;  /* … and those of them that are commands */
+    uint64_t writes;  /* counts up with each task that may change files, and each restore */
+    size_t writing;   /* tasks of that kind now */
 };
 struct sandbox_activity sandbox_activity(const struct sandbox *sb);
 /* Counts up with every snapshot and every restore that was done: the live layer begins anew. */

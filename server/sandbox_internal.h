@@ -55,12 +55,12 @@ struct sandbox {
     uint64_t created_ms, expires_ms; /* since the epoch */
     uint64_t expires_ns, used_ns;    /* monotonic: its end; last use */
     uint32_t next_number, number_floor;
-    uint64_t started, executions, layers;
+    uint64_t started, executions, layers, writes;
     uint64_t disk_bytes, inodes, mem_peak_bytes; /* from ENDs */
     bool measured;
 
     struct sandbox_task *tasks;
-    size_t task_count, command_count;
+    size_t task_count, command_count, writing_count;
     struct sandbox_op *ops, *last_op;
     struct sandbox_wait *waits;
     struct sandbox_kept *kept; /* while it is adopted */

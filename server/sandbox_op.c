@@ -144,8 +144,10 @@ static void sandbox_op_apply(struct sandbox *sb, const struct wire_done *done) {
         sb->renewed = sb->depth >= 0 && sb->depth != (int64_t)done->depth;
         sb->depth = (int64_t)done->depth;
     }
-    if (done->what == WIRE_RESTORE)
+    if (done->what == WIRE_RESTORE) {
         sb->depth = -1;
+        sb->writes++;
+    }
 }
 
 /* Of an earlier server's, or one that took too long: nobody has learnt of the snapshot. */

@@ -46,6 +46,20 @@ struct sync_asker {
     void *arg;
 };
 
+/* The manifest that a directory was last brought to. */
+struct sync_manifest {
+    uint64_t files, bytes;
+    uint8_t sha256[32]; /* receipt_files_root() of its files */
+    bool known;
+    bool whole;      /* there was nothing beside what it names ("delete") */
+    uint64_t writes; /* sandbox_activity() then */
+    uint64_t others; /* tasks that may have changed files meanwhile */
+};
+/* Of the directory that `path` is in; false: there was none in the life of this server. *root: its
+ * path, borrowed. */
+bool sync_manifest_of(const struct sandbox *sb, const char *path, struct sync_manifest *out,
+                      const char **root);
+
 struct sync_means {
     struct work *work;
     struct blobs *blobs;

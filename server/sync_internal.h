@@ -18,6 +18,7 @@ struct sync_root {
     unsigned char (*pins)[SYNC_SHA256_SIZE];
     size_t pin_count;
     struct loop_timer unpin;
+    struct sync_manifest manifest; /* of the last sync that was applied */
 };
 
 /* Of one sandbox. */
@@ -58,6 +59,8 @@ struct sync_op {
     struct sync_need *needs;
     size_t need_count;
     bool applied;
+    bool wrote; /* an operation of its own did */
+    struct sync_manifest manifest;
     struct err err; /* of a job */
     int rc;
     void (*run)(struct sync_op *op);

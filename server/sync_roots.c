@@ -30,6 +30,21 @@ struct sync_root *sync_root_find(const struct sync_part *part, const char *path)
     return root;
 }
 
+bool sync_manifest_of(const struct sandbox *sb, const char *path, struct sync_manifest *out,
+                      const char **root) {
+    const struct sync_part *part = sandbox_part(sb, SANDBOX_SYNC);
+    for (const struct sync_root *r = part != NULL ? part->roots : NULL; r != NULL; r = r->next) {
+        size_t n = strlen(r->path);
+        if (!r->manifest.known || strncmp(path, r->path, n) != 0 ||
+            (path[n] != '/' && path[n] != '\0'))
+            continue;
+        *out = r->manifest;
+        *root = r->path;
+        return true;
+    }
+    return false;
+}
+
 struct sync_root *sync_root(struct sync_part *part, const char *path, struct api_error *error) {
     struct sync_root *root = sync_root_find(part, path);
     if (root != NULL)

@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "fileop_status.h"
+#include "receipt.h"
 #include "sync_apply.h"
 #include "sync_hash.h"
 #include "sync_internal.h"
@@ -35,8 +36,35 @@ static void sync_encode(struct sync_op *op) {
     op->asker.encode(op->asker.arg, &result);
 }
 
+/* As receipts name files. */
+static void sync_digest(struct sync_op *op) {
+    struct sync_manifest *m = &op->manifest;
+    struct receipt_file *files = calloc(op->want.count + 1, sizeof(*files));
+    size_t n = 0;
+    for (size_t i = 0; files != NULL && i < op->want.count; i++) {
+        const struct sync_entry *e = &op->want.entries[i];
+        if (e->kind != FILEOP_FILE)
+            continue;
+        files[n] = (struct receipt_file){.path = e->path, .path_len = e->path_len, .size = e->size};
+        files[n].mode = e->mode == SYNC_MODE_ANY ? 0 : e->mode & 0777u;
+        memcpy(files[n].sha256, e->sha256, sizeof(files[n].sha256));
+        m->bytes += e->size;
+        n++;
+    }
+    if (files != NULL) {
+        receipt_files_sort(files, n);
+        receipt_files_root(files, n, m->sha256);
+        m->files = n;
+        m->whole = op->want.delete;
+        m->known = true;
+    }
+    free(files);
+}
+
 static void sync_save(struct sync_op *op) {
     struct sync_index next;
+    if (op->applied)
+        sync_digest(op);
     op->known = op->applied && op->index.applied && sync_plan_is_known(&op->plan);
     if ((op->applied && !op->known) || op->plan.learned) {
         sync_index_init(&next);
@@ -67,6 +95,11 @@ static void sync_saved(struct sync_op *op) {
         sync_finish(op);
         return;
     }
+    struct sandbox_activity now = sandbox_activity(op->part->sandbox);
+    op->root->manifest = op->manifest;
+    op->root->manifest.writes = now.writes;
+    op->root->manifest.others =
+        now.writes - op->began.writes - (op->wrote ? 1 : 0) + op->began.writing;
     sync_root_unpin(op->root);
     sync_layer(op);
 }
@@ -95,6 +128,7 @@ static void sync_carry_out(struct sync_op *op) {
     struct err err;
     err_clear(&err);
     op->own_tasks++;
+    op->wrote = true;
     if (sync_apply_start(&task, &err) == NULL)
         sync_fail(op, &err);
 }

@@ -1,4 +1,4 @@
-/* Receipts: what a run was asked to do and how it ended, signed by the server.
+/* Receipts: what a run or an execution was asked to do and how it ended, signed by the server.
  *
  *   {"body": {…}, "signature": "<128 hex digits>"}
  *
@@ -29,6 +29,17 @@
  *              about what was left out included}
  *              argv of more than RECEIPT_ARGV_MAX bytes: argv_sha256 (each argument and a NUL)
  *   files_out  as files_in, for what was collected; {path, error} for what could not be
+ *
+ * That of an execution in a sandbox differs in this:
+ *   id         of the execution         sandbox    id of its sandbox; no files_out
+ *   limits     of the execution         steps      just one; it may have `pty`, `merge_stderr` and
+ *              `stdin_open` (1): then what came on stdin after the start is not covered
+ *   files_in   of the directory that cwd is in, as the last sync brought it to its manifest: {root,
+ *              count, bytes, sha256, whole, others}; left out when there was no sync since the
+ *              server started. A mode that the manifest left open counts as 0. whole 1: the sync
+ *              also removed what is not in the manifest. others: how many commands, writing file
+ *              operations and restores may have changed files between the beginning of that sync
+ *              and the end of this execution, itself aside. With 0 it ran on exactly these files.
  *
  * What a receipt proves: whoever holds the private key says that this server accepted this input
  * under this policy and saw these ends and outputs. What it does not prove: that the server is
