@@ -5,6 +5,7 @@
  * on exactly the tree that is handed over, in a sandbox in which nothing else has run. */
 #pragma once
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -50,6 +51,7 @@ struct agent_options {
 
 /* One command's end, in the sandbox. */
 struct agent_outcome {
+    char id[64]; /* of the execution */
     char cause[32];
     int exit_code; /* -1 = it has none */
     uint64_t wall_ms;
@@ -62,6 +64,7 @@ struct agent_verdict {
     bool ran, pass;
     char tree[2 * WS_TREE_HASH + 1]; /* digest */
     char output[65];                 /* SHA-256 of its output */
+    char receipt[PATH_MAX];          /* the file that the server's receipt is in; "" = none */
     char cause[32];
     int exit_code;
     bool counted; /* the numbers below were found in its output */
@@ -155,7 +158,14 @@ const char *agent_run_kept(const struct agent *a, const char *name);
 int agent_verify(struct agent *a, struct agent_verdict *v, struct buf *report, struct err *err);
 /* --tests-first: red before green. May turn a pass into none. */
 void agent_verify_colour(struct agent *a, struct agent_verdict *v);
+/* The path of the server's receipt, or null. */
+json_t *agent_verify_receipt(const struct agent_verdict *v);
 bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out);
+
+/* agent_receipt.c: fetches the server's receipt of the verifier, while its sandbox is there, and
+ * keeps it beside the session. -1: also when it says something else than the answer did. */
+int agent_receipt(struct agent *a, const struct agent_outcome *o, struct agent_verdict *v,
+                  struct err *err);
 
 /* agent_protect.c: what must not be changed: tests that are there, the verifier, and what steers
  * them (a conftest.py, another Makefile), there or new. Taken from the tree as it was looked

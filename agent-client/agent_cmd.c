@@ -256,13 +256,14 @@ static void agent_cmd_report(struct agent *a) {
     if (a->o.json) {
         agent_say_event(
             a, "end",
-            json_pack("{s:s, s:i, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:s}", "outcome",
-                      outcome, "exit_code", (int)a->code, "why", agent_say_string(a->why),
-                      "summary", agent_say_string(a->summary), "session", a->session, "requests",
-                      (json_int_t)a->iterations, "tokens", (json_int_t)a->tokens, "cost_micro_usd",
-                      (json_int_t)a->micro_usd, "denials", denials, "tree", a->last.tree, "verify",
+            json_pack("{s:s, s:i, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:s, s:o}",
+                      "outcome", outcome, "exit_code", (int)a->code, "why",
+                      agent_say_string(a->why), "summary", agent_say_string(a->summary), "session",
+                      a->session, "requests", (json_int_t)a->iterations, "tokens",
+                      (json_int_t)a->tokens, "cost_micro_usd", (json_int_t)a->micro_usd, "denials",
+                      denials, "tree", a->last.tree, "verify",
                       agent_say_string(a->o.verify != NULL ? a->o.verify : ""), "output_sha256",
-                      a->last.output));
+                      a->last.output, "receipt", agent_verify_receipt(&a->last)));
         return;
     }
     for (size_t i = 0; i < json_array_size(denials); i++) {
@@ -277,6 +278,8 @@ static void agent_cmd_report(struct agent *a) {
     if (a->last.ran)
         agent_say_line(a, "verifier: %s (%s, exit code %d), tree %.16s, output %.16s", a->o.verify,
                        a->last.cause, a->last.exit_code, a->last.tree, a->last.output);
+    if (a->last.receipt[0] != '\0')
+        agent_say_line(a, "the server's receipt of it: %s", a->last.receipt);
     agent_say_line(a, "session %s: %" PRIu64 " requests, %" PRIu64 " tokens, %.4f USD%s",
                    a->session, a->iterations, a->tokens, (double)a->micro_usd / 1e6,
                    a->priceless ? " and what has no price" : "");

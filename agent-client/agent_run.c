@@ -78,6 +78,8 @@ static int agent_run_read(const json_t *answer, struct agent_outcome *out, struc
     const json_t *end = json_object_get(answer, "end");
     const json_t *code = json_object_get(end, "exit_code");
     const char *cause = json_string_value(json_object_get(end, "cause"));
+    const char *id = json_string_value(json_object_get(answer, "id"));
+    snprintf(out->id, sizeof(out->id), "%s", id != NULL ? id : "");
     if (cause == NULL)
         return err_set(err, ERR_PROTOCOL, 0, "the server's answer does not say how it ended");
     snprintf(out->cause, sizeof(out->cause), "%s", cause);

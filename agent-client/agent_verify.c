@@ -98,8 +98,9 @@ static void agent_verify_judge(struct agent *a, const struct agent_outcome *o,
     }
 }
 
-static void agent_verify_bind(struct agent *a, const struct agent_outcome *o,
-                              struct agent_verdict *v) {
+/* To the tree, the command's end and its output, and the server's word on them. */
+static int agent_verify_bind(struct agent *a, const struct agent_outcome *o,
+                             struct agent_verdict *v, struct err *err) {
     unsigned char hash[32];
     ws_tree_digest(&a->project.tree, hash);
     sodium_bin2hex(v->tree, sizeof(v->tree), hash, sizeof(hash));
@@ -108,12 +109,14 @@ static void agent_verify_bind(struct agent *a, const struct agent_outcome *o,
     sodium_bin2hex(v->output, sizeof(v->output), hash, sizeof(hash));
     memcpy(v->cause, o->cause, sizeof(v->cause));
     v->exit_code = o->exit_code;
+    return agent_receipt(a, o, v, err);
 }
 
 /* In a sandbox that no command was in: what earlier ones have left beside the files (in the home
  * directory, in what ignore files name, processes) has no say in the verdict. With --verify-copy in
  * a copy of the workspace's sandbox, for what must be installed there; only processes are gone. */
-static int agent_verify_apart(struct agent *a, struct agent_outcome *o, struct err *err) {
+static int agent_verify_apart(struct agent *a, struct agent_outcome *o, struct agent_verdict *v,
+                              struct err *err) {
     struct project *p = &a->project;
     char own[PROJECT_SANDBOX_MAX], other[PROJECT_SANDBOX_MAX];
     struct err later;
@@ -130,6 +133,8 @@ static int agent_verify_apart(struct agent *a, struct agent_outcome *o, struct e
     int rc = project_push_exact(p, a->o.verify_copy, err);
     if (rc == 0)
         rc = agent_run_command(a, a->o.verify, NULL, o, err);
+    if (rc == 0)
+        rc = agent_verify_bind(a, o, v, err);
     memcpy(p->sandbox, own, sizeof(own));
     p->synced = synced;
     a->cleaning = true;
@@ -144,7 +149,7 @@ int agent_verify(struct agent *a, struct agent_verdict *v, struct buf *report, s
     memset(v, 0, sizeof(*v));
     buf_init(&set, (size_t)1024 * 1024);
     agent_say_wait(a, "the verifier runs");
-    int rc = agent_verify_apart(a, &o, err);
+    int rc = agent_verify_apart(a, &o, v, err);
     if (rc == 0)
         rc = agent_verify_read(a, &o, v, report, &set, err);
     if (rc == 0) {
@@ -157,7 +162,6 @@ int agent_verify(struct agent *a, struct agent_verdict *v, struct buf *report, s
                      "%.150s was there at the start and was not sent: it is gone or left out",
                      lost);
         }
-        agent_verify_bind(a, &o, v);
         if (!v->pass) {
             (void)buf_printf(report, NULL, "[%s: exit code %d]\n", o.cause, o.exit_code);
             (void)agent_text_bound(report, o.output.data != NULL ? o.output.data : "", o.output.len,
@@ -193,6 +197,10 @@ void agent_verify_colour(struct agent *a, struct agent_verdict *v) {
     }
 }
 
+json_t *agent_verify_receipt(const struct agent_verdict *v) {
+    return v->receipt[0] != '\0' ? agent_say_string(v->receipt) : json_null();
+}
+
 bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out) {
     const char *summary = json_string_value(json_object_get(arguments, "summary"));
     struct err err;
@@ -207,11 +215,12 @@ bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out
     }
     agent_verify_colour(a, &a->last);
     agent_say_event(a, "verify",
-                    json_pack("{s:o, s:b, s:s, s:s, s:o, s:i, s:o}", "command",
+                    json_pack("{s:o, s:b, s:s, s:s, s:o, s:i, s:o, s:o}", "command",
                               agent_say_string(a->o.verify), "pass", (int)a->last.pass, "tree",
                               a->last.tree, "output_sha256", a->last.output, "cause",
                               agent_say_string(a->last.cause), "exit_code", a->last.exit_code,
-                              "why", agent_say_string(a->last.why)));
+                              "why", agent_say_string(a->last.why), "receipt",
+                              agent_verify_receipt(&a->last)));
     if (!a->last.pass) {
         (void)buf_printf(out, NULL, "\nNot done: %s.", a->last.why);
         return true;

@@ -25,6 +25,8 @@
 
 #define PROJECT_SANDBOX_MAX 68
 #define PROJECT_ROOT_IN_SANDBOX "/workspace"
+/* What the sandbox's user needs of a file beside its mode here. */
+#define PROJECT_FILE_MODE(mode) ((mode) | 0600u)
 #define PROJECT_SENT_CACHE "sent.cache" /* ws_cache: what the sandbox has of us */
 
 struct project_options {

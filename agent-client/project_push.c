@@ -77,7 +77,7 @@ static int project_push_entry(struct buf *b, const struct ws_entry *e, struct er
                    : 0;
     sodium_bin2hex(hex, sizeof(hex), e->sha256, sizeof(e->sha256));
     return buf_printf(b, err, ",\"type\":\"file\",\"mode\":%u,\"size\":%llu,\"sha256\":\"%s\"}",
-                      e->mode | 0600u, (unsigned long long)e->size, hex);
+                      PROJECT_FILE_MODE(e->mode), (unsigned long long)e->size, hex);
 }
 
 static int project_push_manifest(const struct project *p, struct buf *b, struct err *err) {
@@ -271,12 +271,15 @@ static int project_push_extra(void *arg, const struct project_pull_entry *e, str
     return project_push_remove(x->p, e->path, err);
 }
 
+/* 1: there was something. */
 static int project_push_extras(struct project *p, struct err *err) {
     struct project_push_extra *x = calloc(1, sizeof(*x));
     if (x == NULL)
         return err_set(err, ERR_SYSTEM, 0, "out of memory");
     x->p = p;
     int rc = project_pull_each(p, project_push_extra, x, err);
+    if (rc == 0 && x->last[0] != '\0')
+        rc = 1;
     free(x);
     return rc;
 }
@@ -295,8 +298,8 @@ int project_push(struct project *p, struct err *err) {
     }
     /* What was refused here must not be there for later commands. Before the new files are sent:
      * changes are told against what was sent last. */
-    if (rc == 0 && p->refused && !p->fresh)
-        rc = project_push_extras(p, err);
+    if (rc == 0 && p->refused && !p->fresh && project_push_extras(p, err) < 0)
+        rc = -1;
     if (rc == 0)
         rc = project_push_gone(p, err);
     if (rc == 0)
@@ -323,7 +326,11 @@ static int project_push_differs(void *arg, const struct project_pull_entry *e, s
 int project_push_exact(struct project *p, bool used, struct err *err) {
     /* Changes are told against what was sent last: what a command made before goes before. */
     if (project_look(p, err) < 0 || (used && project_push_extras(p, err) < 0) ||
-        project_push_send(p, err) < 0 || project_push_extras(p, err) < 0)
+        project_push_send(p, err) < 0)
+        return -1;
+    int extras = project_push_extras(p, err);
+    /* Sent again, so that nothing was written since: the server's receipt tells. */
+    if (extras < 0 || (extras > 0 && project_push_send(p, err) < 0))
         return -1;
     return project_pull_each(p, project_push_differs, p, err);
 }

@@ -9,8 +9,10 @@ import time
 import box
 import check
 import harness
+import ledger
 from model_server import ModelServer, results
 from suite import test
+from test_receipt import verify
 from workspace import RULES, Workspace
 
 VERIFY = "python3 -m unittest -v 2>&1"
@@ -47,6 +49,21 @@ def outcome(done, events, code, word):
     return last
 
 
+def bound(pair, w, last):
+    """The verdict has the server's receipt, which holds without it, of just this tree."""
+    with open(last["receipt"]) as file:
+        receipt = json.load(file)
+    code, said = verify(pair, receipt, "--files", w.path)
+    check.equal((code, said["proven"]), (0, True), "pinfold receipt verify: %s" % said)
+    body = said["body"]
+    step = body["steps"][0]
+    check.equal((step["sh"], step["end"]["exit_code"]), (VERIFY, 0), "the verifier")
+    check.equal(step["stdout"]["sha256"], last["output_sha256"], "the output's digest")
+    files = [(path, mode, data) for path, (kind, mode, data) in w.tree().items() if kind == "file"]
+    check.equal(body["files_in"]["sha256"], ledger.root(files), "its files")
+    check.equal(body["files_in"]["others"], 0, "nothing else changed them")
+
+
 def story(protocol):
     def run(pair):
         seen = []
@@ -74,7 +91,7 @@ def story(protocol):
             verdicts = [one["pass"] for one in events if one["type"] == "verify"]
             check.equal(verdicts, [False, True], "verdicts")
             check.equal(len(last["tree"]), 64, "the tree's digest")
-            check.equal(len(last["output_sha256"]), 64, "the output's digest")
+            bound(pair, w, last)
             while w.tree():
                 undone = w.pinfold("undo", "--yes")
                 check.equal(undone.returncode, 0, "undo: " + undone.stderr)

@@ -9,19 +9,23 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import check
+import ledger
+from box import sha256
 from model_server import ModelServer
 from suite import test
 from test_agent import outcome
 from workspace import Workspace
 
+EX = "ex_" + "a" * 20
 RUN = {"calls": [("run", {"command": "true"})]}
 
 
 class Liar:
     """A server that answers every request well, but for its list of changes, and what it asks for."""
 
-    def __init__(self, lists, missing=(), contents=b"evil"):
+    def __init__(self, lists, missing=(), contents=b"evil", receipt=None):
         self.lists = lists
+        self.receipt = receipt  # of the verifier; None: this server makes none
         self.missing = list(missing)
         self.contents = contents
         self.put = []
@@ -34,8 +38,8 @@ class Liar:
             def log_message(self, *_):
                 pass
 
-            def send(self, body):
-                self.send_response(200)
+            def send(self, body, status=200):
+                self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -51,11 +55,15 @@ class Liar:
                 if path == "/v1/sandboxes":
                     outer.made += 1
                 answer = {"id": "sb_" + "abcdefgh"[outer.made] * 20, "state": "running"}
-                if path.endswith("/sync"):
+                if path.endswith("/receipt") and outer.receipt is None:
+                    return self.send(b"{}", 404)
+                if path.endswith("/receipt"):
+                    answer = outer.receipt
+                elif path.endswith("/sync"):
                     answer = {"applied": not outer.missing, "missing": outer.missing}
                 elif path.endswith("/exec"):
-                    answer = {"ok": True, "end": {"cause": "exit", "exit_code": 0}, "stdout": "",
-                              "usage": {"wall_ms": 1}}
+                    answer = {"id": EX, "ok": True, "end": {"cause": "exit", "exit_code": 0},
+                              "stdout": "", "usage": {"wall_ms": 1}}
                 elif path.endswith("/changes"):
                     answer = {"entries": outer.next() if "bbbb" in path else []}
                 return self.send(json.dumps(answer).encode())
@@ -171,3 +179,40 @@ def _(pair):
                                PINFOLD_URL="http://127.0.0.1:%d" % listener.getsockname()[1])
         outcome(done, events, 4, "budget")
         check.true(time.monotonic() - begun < 6, "it took %d s" % (time.monotonic() - begun))
+
+
+@test("a receipt that does not bear out the answer is no verdict", deadline=60)
+def _(pair):
+    def receipt():
+        return {"signature": "0" * 128, "body": {
+            "id": EX, "sandbox": "sb_" + "c" * 20,
+            "files_in": {"sha256": ledger.root([]), "others": 0},
+            "steps": [{"sh": "true", "end": {"cause": "exit", "exit_code": 0},
+                       "stdout": {"sha256": sha256(b"")}}]}}
+
+    def body(change):
+        one = receipt()
+        change(one["body"])
+        return one
+
+    lies = [
+        {}, [], {"body": []},
+        body(lambda b: b.update(id="ex_" + "b" * 20)),
+        body(lambda b: b.update(sandbox="sb_" + "b" * 20)),
+        body(lambda b: b.update(steps=[])),
+        body(lambda b: b["steps"][0].update(sh="true;true")),
+        body(lambda b: b["steps"][0]["end"].update(exit_code=1)),
+        body(lambda b: b["steps"][0]["end"].update(cause="memory")),
+        body(lambda b: b["steps"][0]["stdout"].update(sha256=sha256(b"x"))),
+        body(lambda b: b["files_in"].update(sha256=sha256(b"x"))),
+        body(lambda b: b["files_in"].update(others=1)),
+    ]
+    done_call = {"calls": [("done", {"summary": "s"})]}
+    for one, code, word in [(None, 0, "verified"), (receipt(), 0, "verified")] + [
+            (lie, 1, "not_verified") for lie in lies]:
+        with Workspace(pair) as w, ModelServer([done_call]) as model, \
+                Liar([[]], receipt=one) as liar:
+            done, events = w.agent(model, "t", "true", "--max-iters", "1", PINFOLD_URL=liar.url)
+            last = outcome(done, events, code, word)
+            check.equal(last["receipt"] is not None, one is not None and code == 0,
+                        "the receipt of %s" % one)
