@@ -10,6 +10,7 @@
 #   make sizes        the privileged programs: lines, bytes, and the system calls that they can make
 #   make analyze      gcc -fanalyzer, clang-tidy and cppcheck over everything (minutes at first)
 #   make fuzz SECONDS=60
+#   make fault        every system call and every allocation fails once (about an hour)
 #   make mislabel RUNS=10000   programs whose end is known, many at once: is each told right?
 #   make kills N=100   kill -9 of server and runner at so many random moments under load
 #   make install      copy programs, policies, units and pages below DESTDIR/PREFIX
@@ -62,7 +63,7 @@ PACKAGES_analyze := gcc clang-tidy-14 cppcheck python3 pkg-config
 PACKAGES_escape := python3 util-linux bash
 PACKAGES_bench := bubblewrap git
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
-PACKAGES_fault := python3 musl-tools gcc
+PACKAGES_fault := python3 python3-seccomp musl-tools gcc
 PACKAGES_lint := clang-format-14 python3
 
 # --------------------------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
 # Entry points.
 
 .PHONY: all tests fuzzers objects up down env test bench lint fuzz deps clean FORCE
-.PHONY: mislabel kills install deb test-deb test-vm build-deps
+.PHONY: fault mislabel kills install deb test-deb test-vm build-deps
 
 ifdef SAN
 all: $(SAN_PROGRAMS:%=$(B)/san/%)
@@ -228,6 +229,11 @@ fuzz:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fuzz)
 	@+$(MAKE) --no-print-directory fuzzers
 	@PINFOLD_BUILD='$(abspath $(B))' tests/fuzz/run '$(SECONDS)'
+
+fault:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fault)
+	@+$(MAKE) --no-print-directory all
+	@PINFOLD_BUILD='$(abspath $(B))' tests/fault/run
 
 mislabel:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fault)

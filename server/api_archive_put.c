@@ -86,7 +86,8 @@ static void api_archive_put_refused(struct api_archive_put *p, struct api_error 
         const char *code;
     } rows[] = {[TAR_READ_DAMAGED] = {400, "bad_archive"},
                 [TAR_READ_REFUSED] = {422, "bad_entry"},
-                [TAR_READ_TOO_LARGE] = {413, "too_large"}};
+                [TAR_READ_TOO_LARGE] = {413, "too_large"},
+                [TAR_READ_MEMORY] = {500, "internal"}};
     if (t->entry[0] != '\0')
         api_error_set(error, rows[t->code].status, rows[t->code].code, NULL,
                       "The entry %s of the archive is not taken: %s.", t->entry, t->why);

@@ -39,7 +39,13 @@ static int tar_read_fail(struct tar_read *t, enum tar_read_code code, const char
     return -1;
 }
 
+static int tar_read_memory(struct tar_read *t) {
+    return tar_read_fail(t, TAR_READ_MEMORY, "", "the server is out of memory");
+}
+
 static int tar_read_damaged(struct tar_read *t) {
+    if (archive_errno(t->archive) == ENOMEM)
+        return tar_read_memory(t);
     const char *why = archive_error_string(t->archive);
     return tar_read_fail(t, TAR_READ_DAMAGED, "", why != NULL ? why : "it cannot be read");
 }
@@ -220,7 +226,10 @@ static int64_t tar_read_mtime(struct archive_entry *e) {
 }
 
 static int tar_read_entry(struct tar_read *t, struct archive_entry *e) {
+    errno = 0;
     const char *name = archive_entry_pathname(e);
+    if (name == NULL && errno == ENOMEM)
+        return tar_read_memory(t);
     if (name == NULL)
         return tar_read_fail(t, TAR_READ_REFUSED, "", "an entry's name is not text");
     const char *wrong = tar_read_path(name, t->path);
@@ -278,7 +287,7 @@ static int tar_read_open(struct tar_read *t) {
     t->archive = archive_read_new();
     if (t->archive == NULL || archive_read_support_filter_gzip(t->archive) != ARCHIVE_OK ||
         archive_read_support_format_tar(t->archive) != ARCHIVE_OK)
-        return tar_read_fail(t, TAR_READ_DAMAGED, "", "out of memory");
+        return tar_read_memory(t);
     if (archive_read_open(t->archive, t, NULL, tar_read_in, NULL) != ARCHIVE_OK)
         return tar_read_damaged(t);
     return 0;
@@ -295,7 +304,9 @@ void tar_read_run(int in, int out, uint64_t max_bytes, uint64_t max_entries,
     locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
     locale_t before = locale != (locale_t)0 ? uselocale(locale) : (locale_t)0;
     memset(result, 0, sizeof(*result));
-    if (tar_read_open(&t) == 0 && tar_read_entries(&t) == 0) {
+    if (locale == (locale_t)0) {
+        (void)tar_read_memory(&t);
+    } else if (tar_read_open(&t) == 0 && tar_read_entries(&t) == 0) {
         /* What follows the end of the archive: whoever sends it would wait for ever. */
         const void *data;
         while (tar_read_in(t.archive, &t, &data) > 0)

@@ -16,6 +16,7 @@ enum tar_read_code {
     TAR_READ_REFUSED,   /* an entry that is not taken */
     TAR_READ_TOO_LARGE, /* contents or entries beyond the limits */
     TAR_READ_CLOSED,    /* nobody reads the records */
+    TAR_READ_MEMORY,    /* our fault: the archive may well be good */
 };
 
 struct tar_read_result {

@@ -137,7 +137,7 @@ static int fileop_apply_take(struct fileop_applying *a) {
         bool entry = got > 0 && o->item.rec.type == FILEOP_ENTRY;
         if ((!entry && (got <= 0 || o->item.rec.type != FILEOP_REMOVE)) ||
             o->item.rec.path_len == 0 || fileop_path_hides(o->item.path)) {
-            errno = EPROTO;
+            errno = got < 0 ? errno : EPROTO;
             return -1;
         }
         size_t before = a->commit.count;

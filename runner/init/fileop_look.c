@@ -236,7 +236,7 @@ int fileop_look(struct fileop_op *o) {
         const char *name = NULL;
         int got = fileop_io_next(&o->io, &o->item);
         if (got <= 0 || (o->item.rec.type != FILEOP_NAME && o->item.rec.type != FILEOP_END)) {
-            errno = EPROTO;
+            errno = got < 0 ? errno : EPROTO;
             rc = -1;
             break;
         }

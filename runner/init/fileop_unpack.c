@@ -185,7 +185,7 @@ static int fileop_unpack_all(struct fileop_unpacking *u) {
             return fileop_unpack_dirs(u);
         }
         if (got <= 0 || o->item.rec.type != FILEOP_ENTRY || fileop_path_hides(o->item.path)) {
-            errno = EPROTO;
+            errno = got < 0 ? errno : EPROTO;
             return -1;
         }
         size_t len = o->item.rec.path_len;

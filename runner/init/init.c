@@ -153,7 +153,10 @@ static void init_reap(struct init *in) {
     /* First told, then reaped: giving a process back takes longer than telling of it. */
     for (;;) {
         siginfo_t si = {0};
-        if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) != 0 || si.si_pid == 0) {
+        if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) != 0 && errno != ECHILD) {
+            init_fail("wait", errno); /* nobody would be told of an end any more */
+        }
+        if (si.si_pid == 0) {
             return;
         }
         init_tell(in, &si);

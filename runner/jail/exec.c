@@ -25,7 +25,8 @@
 #define EXEC_WATCH_NS (20 * CLOCK_NS_PER_MS)  /* counters that a request wants to end on */
 #define EXEC_PREPARE_NS (60 * CLOCK_NS_PER_S) /* to unpack files, at most */
 #define EXEC_SIGNAL_NS (1 * CLOCK_NS_PER_MS)  /* between looks for the start of a command */
-#define EXEC_HELD_NS (1 * CLOCK_NS_PER_S)     /* from its death to the report of process 1 */
+#define EXEC_HELD_NS (1 * CLOCK_NS_PER_S)     /* from its death to a look at who holds it back */
+#define EXEC_REPORT_NS (8 * CLOCK_NS_PER_S)   /* from its death to the report of process 1 */
 #define EXEC_FILTERED_MAX 64
 #define EXEC_CPU_IDLE_NS (8 * CLOCK_NS_PER_MS)
 #define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS /* grain of the CPU limit */
@@ -81,13 +82,27 @@ static void exec_talk(void *arg, uint32_t events) {
     }
 }
 
+static void exec_held(void *arg);
+
+/* It is dead, or will be in no time: from now on the report of process 1 is waited for. */
+static void exec_expect_report(struct exec *x) {
+    uint64_t now = clock_mono_ns();
+    if (x->state == EXEC_RUNNING && x->held_ns == 0) {
+        x->held_ns = now;
+        (void)loop_timer_at(x->jail->host->loop, &x->drain_timer, now + EXEC_HELD_NS, exec_held, x,
+                            NULL);
+    }
+}
+
 static void exec_kill(struct exec *x) {
     struct err err;
     x->killed = true;
     x->drain_deadline_ns = clock_mono_ns() + EXEC_EMPTY_NS; /* also when it drains already */
     if (cgroup_step_kill(x->jail->host->cgroups, &x->cgroup, &err) != 0) {
         jail_fail(x->jail, "kill", err.code, err.text);
+        return;
     }
+    exec_expect_report(x);
 }
 
 void exec_stop(struct exec *x, enum cause cause) {
@@ -395,6 +410,13 @@ static void exec_held(void *arg) {
     if (x->state != EXEC_RUNNING) {
         return;
     }
+    if (x->frozen) {
+        x->held_ns = clock_mono_ns(); /* who holds it back stands still as well */
+    }
+    if (clock_mono_ns() >= x->held_ns + EXEC_REPORT_NS) {
+        jail_fail(x->jail, "wait", ETIMEDOUT, "process 1 did not report the end of a command");
+        return;
+    }
     (void)snprintf(path, sizeof path, "/proc/%d", (int)exec_tracer(x->outside_pid));
     fd_cleanup int tracer = x->frozen ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (tracer >= 0 && fstatat(tracer, "ns/pid", &st, 0) == 0 && st.st_ino == x->jail->pid_ns) {
@@ -415,8 +437,7 @@ static void exec_gone(void *arg, uint32_t events) {
     }
     exec_hear(x);
     x->measured = cgroup_step_populated(&x->cgroup, NULL) == 0 && exec_measure(x, NULL) == 0;
-    (void)loop_timer_at(x->jail->host->loop, &x->drain_timer, clock_mono_ns() + EXEC_HELD_NS,
-                        exec_held, x, NULL);
+    exec_expect_report(x);
 }
 
 /* Only to be quick: without it the end is told just as well. */

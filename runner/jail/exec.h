@@ -62,6 +62,7 @@ struct exec {
     uint64_t cpu_before_ns;                  /* used by the child before exec */
     uint64_t received_ns, sent_ns, began_ns; /* began: at exec */
     uint64_t drain_deadline_ns;
+    uint64_t held_ns; /* since when the report of its death is due; 0 = it is not */
     uint64_t cpu_seen_ns, cpu_wait_ns; /* at the last look at the CPU usage */
     uint32_t kind;
     uint32_t end_on;

@@ -6,8 +6,8 @@
  * ones, static or not, and may filter, drop and clone as they like. Each has a role, which tells
  * the runner's parts from one another:
  *
- *   supervisor → shard ┬→ birth, which becomes init by exec ┬→ child, let go when it becomes a
- * command └→ layers → worker, let go when it becomes another program
+ *   supervisor → shard → birth, which becomes init by exec → child, let go as a command
+ *                shard → layers → worker, let go when it becomes another program
  *
  * Calls are counted for each role and number since the plan changed last. */
 #include <dirent.h>
