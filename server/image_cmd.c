@@ -3,12 +3,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "fd.h"
 #include "image.h"
 #include "image_import.h"
+#include "image_layout.h"
+#include "image_peek.h"
 #include "opt.h"
 #include "state.h"
 #include "str.h"
@@ -19,6 +22,7 @@
 struct image_args {
     const char *state;
     struct image_bounds bounds;
+    uint64_t ratio;
     const char *operand[IMAGE_CMD_OPERANDS];
     int operands;
     bool help;
@@ -35,27 +39,96 @@ static int image_cmd_lock(const struct state *state, struct err *err) {
     return state_lock(state, STATE_LOCK_IMAGES, "pinfold-server image", err);
 }
 
+/* stdin as a file, which can be read more than once. */
+static int image_cmd_spool(int images, uint64_t max_bytes, struct err *err) {
+    fd_cleanup int file = -1;
+    uint64_t done = 0;
+    char block[65536];
+
+    if (unlinkat(images, ".import-stdin", 0) < 0 && errno != ENOENT)
+        return err_sys(err, "cannot remove what an earlier import left");
+    file =
+        openat(images, ".import-stdin", O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0 || unlinkat(images, ".import-stdin", 0) < 0)
+        return err_sys(err, "cannot keep what comes from stdin");
+    for (;;) {
+        ssize_t got = read(STDIN_FILENO, block, sizeof(block));
+
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return err_sys(err, "cannot read stdin");
+        if (got == 0)
+            return fd_steal(&file);
+        if ((uint64_t)got > max_bytes - done)
+            return err_set(err, ERR_INVALID, 0, "stdin has more than --max-bytes");
+        done += (uint64_t)got;
+        if (fd_write_all(file, block, (size_t)got, err) < 0)
+            return -1;
+    }
+}
+
+/* PATH, or PATH:TAG when there is no such path. -> fd */
+static int image_cmd_open(const char *operand, char path[4096], const char **tag, struct err *err) {
+    const int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
+    char *colon;
+    int fd;
+
+    *tag = "";
+    if (!str_copy(path, 4096, operand))
+        return err_set(err, ERR_INVALID, ENAMETOOLONG, "the path is too long");
+    fd = open(path, flags);
+    colon = strrchr(path, ':');
+    if (fd < 0 && errno == ENOENT && colon != NULL && colon != path) {
+        *colon = '\0';
+        *tag = colon + 1;
+        fd = open(path, flags);
+    }
+    return fd < 0 ? err_sys(err, "cannot open %s", path) : fd;
+}
+
+static void image_cmd_imported(const struct image *image, const struct image_count *count) {
+    char size[32];
+
+    str_human_bytes(size, sizeof(size), image->bytes);
+    printf("imported %s: %" PRIu64 " %s, %s, sha256 %s\n", image->name, image->files,
+           image->files == 1 ? "entry" : "entries", size, image->sha256);
+    if (count->left_out > 0)
+        printf("left out: %" PRIu64 " devices and sockets that a jail does not use\n",
+               count->left_out);
+}
+
 static int image_cmd_import(const struct image_args *args, const struct state *state, int images,
                             struct err *err) {
     fd_cleanup int lock = image_cmd_lock(state, err);
-    fd_cleanup int tar = -1;
+    fd_cleanup int fd = -1;
+    enum image_peek_form form = IMAGE_PEEK_ROOTFS;
+    struct image_layout_source source = {.tag = "", .ratio = args->ratio};
     struct image_count count;
     struct image image;
-    char size[32];
+    struct stat st;
+    char path[4096];
+    int rc;
 
     if (lock < 0)
         return -1;
-    tar = open(args->operand[2], O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    if (tar < 0)
-        return err_sys(err, "cannot open %s", args->operand[2]);
-    if (image_import(images, args->operand[1], tar, &args->bounds, &image, &count, err) < 0)
+    if (strcmp(args->operand[2], "-") == 0)
+        fd = image_cmd_spool(images, args->bounds.max_bytes, err);
+    else
+        fd = image_cmd_open(args->operand[2], path, &source.tag, err);
+    if (fd < 0 || image_peek(fd, &form, err) < 0)
+        return -1;
+    source.fd = fd;
+    if (fstat(fd, &st) < 0)
+        return err_sys(err, "cannot inspect %s", args->operand[2]);
+    if (form == IMAGE_PEEK_ROOTFS && source.tag[0] == '\0' && !S_ISDIR(st.st_mode))
+        rc = image_import(images, args->operand[1], fd, &args->bounds, &image, &count, err);
+    else
+        rc = image_layout_import(images, args->operand[1], &source, &args->bounds, &image, &count,
+                                 err);
+    if (rc < 0)
         return err_wrap(err, "%s", args->operand[2]);
-    str_human_bytes(size, sizeof(size), image.bytes);
-    printf("imported %s: %" PRIu64 " %s, %s, sha256 %s\n", image.name, image.files,
-           image.files == 1 ? "entry" : "entries", size, image.sha256);
-    if (count.left_out > 0)
-        printf("left out: %" PRIu64 " devices and sockets that a jail does not use\n",
-               count.left_out);
+    image_cmd_imported(&image, &count);
     return 0;
 }
 
@@ -69,7 +142,8 @@ static int image_cmd_list(const struct image_args *args, const struct state *sta
     if (image_list_read(images, &list, &broken, err) < 0)
         return -1;
     if (list.count > 0)
-        printf("%-20s %10s %12s  %-20s %s\n", "NAME", "ENTRIES", "SIZE", "IMPORTED", "SHA256");
+        printf("%-20s %10s %12s  %-20s  %-14s  %s\n", "NAME", "ENTRIES", "SIZE", "IMPORTED",
+               "BACK ENDS", "DIGEST");
     for (size_t i = 0; i < list.count; i++) {
         const struct image *image = &list.items[i];
         time_t seconds = (time_t)(image->imported_at / 1000);
@@ -79,8 +153,8 @@ static int image_cmd_list(const struct image_args *args, const struct state *sta
         str_human_bytes(size, sizeof(size), image->bytes);
         if (gmtime_r(&seconds, &tm) != NULL)
             strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
-        printf("%-20s %10" PRIu64 " %12s  %-20s %.12s\n", image->name, image->files, size, when,
-               image->sha256);
+        printf("%-20s %10" PRIu64 " %12s  %-20s  %-14s  sha256:%s\n", image->name, image->files,
+               size, when, "native, docker", image->sha256);
     }
     image_list_done(&list);
     if (broken > 0)
@@ -163,7 +237,8 @@ static int image_cmd_do(const struct image_args *args, const struct image_action
 
 static int image_cmd_run(int argc, char **argv) {
     struct image_args args = {.state = "/var/lib/pinfold",
-                              .bounds = {IMAGE_BYTES_DEFAULT, IMAGE_FILES_DEFAULT}};
+                              .bounds = {IMAGE_BYTES_DEFAULT, IMAGE_FILES_DEFAULT},
+                              .ratio = IMAGE_RATIO_DEFAULT};
     const struct opt table[] = {
         {"state", 0, "DIR", OPT_STRING, &args.state, 0, 0,
          "the state directory (/var/lib/pinfold)"},
@@ -171,6 +246,8 @@ static int image_cmd_run(int argc, char **argv) {
          "import: all files together (8G)"},
         {"max-files", 0, "N", OPT_U64, &args.bounds.max_files, 1, 100000000,
          "import: entries of the archive (1000000)"},
+        {"max-ratio", 0, "N", OPT_U64, &args.ratio, 1, 1000000,
+         "import: a layer may unpack to N times its size (250)"},
         {0},
     };
     const struct image_action *action;
@@ -180,12 +257,22 @@ static int image_cmd_run(int argc, char **argv) {
         opt_help(
             stdout,
             "pinfold-server image import NAME FILE.tar [--state DIR]\n"
+            "pinfold-server image import NAME LAYOUT[:TAG] [--state DIR]\n"
+            "docker save REF | pinfold-server image import NAME - [--state DIR]\n"
             "pinfold-server image list [--state DIR]\n"
             "pinfold-server image remove NAME [--state DIR]",
-            "Root file systems for jails. FILE.tar is the archive of a whole root file system\n"
-            "(plain, or packed with gzip, bzip2, xz or zstd), as `docker export` or debootstrap\n"
-            "make them. Everything in it will belong to root; set-user-id bits and extended\n"
-            "attributes are dropped; an archive with entries that lead elsewhere is refused.",
+            "Root file systems for jails, and for containers of the Docker back end. FILE.tar is "
+            "the\n"
+            "archive of a whole root file system (plain, or packed with gzip, bzip2, xz or zstd),\n"
+            "as `docker export` or debootstrap make them. LAYOUT is an OCI layout, a directory or "
+            "a\n"
+            "tar, or what `docker save` writes: every blob is compared with its digest, the image\n"
+            "for this machine is taken, and its layers are put on top of one another.\n"
+            "Everything in it will belong to root; set-user-id bits and extended attributes are\n"
+            "dropped; an image with entries that lead elsewhere is refused, whole. The digest "
+            "that\n"
+            "is shown (of the tar, of the OCI manifest, or Docker's id of the image) is what\n"
+            "policies and requests can ask for.",
             table);
         return 0;
     }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fd.h"
+#include "image_paths.h"
 #include "image_record.h"
 #include "image_tree.h"
 #include "str.h"
@@ -16,8 +17,10 @@ struct image_extract {
     int in;
     struct image_tree tree;
     const struct image_bounds *bounds;
+    const struct image_extract_layer *layer; /* NULL = a whole root file system */
+    bool whiteouts;                          /* there are only these */
     struct image_count *count;
-    uint64_t entries;
+    uint64_t entries, layer_bytes;
     /* Read ahead: many records are a few dozen bytes. */
     size_t pos, len;
     char ahead[IMAGE_CHUNK_MAX];
@@ -119,7 +122,12 @@ static int image_extract_file(struct image_extract *x, struct err *err) {
     if (x->rec.size > x->bounds->max_bytes - x->count->bytes)
         return err_set(err, ERR_INVALID, 0, "all files together have more than %llu bytes",
                        (unsigned long long)x->bounds->max_bytes);
+    if (x->layer != NULL && x->rec.size > x->layer->max_bytes - x->layer_bytes)
+        return err_set(err, ERR_INVALID, 0,
+                       "the layer unpacks to more than a layer of its size may have: %llu bytes",
+                       (unsigned long long)x->layer->max_bytes);
     x->count->bytes += x->rec.size;
+    x->layer_bytes += x->rec.size;
     fd = image_tree_file(&x->tree, x->path, err);
     if (fd < 0)
         return -1;
@@ -141,6 +149,9 @@ static int image_extract_hardlink(struct image_extract *x, struct err *err) {
     if (rc <= 0)
         return rc < 0 ? err_wrap(err, "the target of the link")
                       : err_set(err, ERR_INVALID, 0, "the target of the link is a directory");
+    /* What it names is not there any more: the link has taken its place. */
+    if (x->layer != NULL && strcmp(x->path, x->link) == 0)
+        return err_set(err, ERR_INVALID, 0, "it is a link to itself");
     return image_tree_hardlink(&x->tree, x->path, x->link, err);
 }
 
@@ -148,6 +159,28 @@ static int image_extract_hardlink(struct image_extract *x, struct err *err) {
  * for it do no harm when they are left out. */
 static bool image_extract_is_hidden(const char *path) {
     return strncmp(path, "dev/", 4) == 0;
+}
+
+/* Is a part of the path the name of a whiteout? */
+static bool image_extract_has_whiteout(const char *path) {
+    for (const char *p = path; p != NULL; p = strchr(p, '/')) {
+        p += *p == '/';
+        if (strncmp(p, IMAGE_WHITEOUT, strlen(IMAGE_WHITEOUT)) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* An entry of a layer: makes room for it. */
+static int image_extract_settle(struct image_extract *x, struct err *err) {
+    bool dir = x->rec.type == IMAGE_RECORD_DIR;
+
+    if (image_extract_has_whiteout(x->path))
+        return err_set(err, ERR_INVALID, 0, "its path has a name that begins with .wh.");
+    if (image_paths_enter(x->layer->paths, x->path, dir ? IMAGE_PATHS_DIR : IMAGE_PATHS_OTHER,
+                          err) < 0)
+        return -1;
+    return image_tree_displace(&x->tree, x->path, dir, err);
 }
 
 /* 0 = done, 1 = see image_extract_file(). */
@@ -168,6 +201,8 @@ static int image_extract_entry(struct image_extract *x, struct err *err) {
         return 0;
     }
     x->count->files++;
+    if (x->layer != NULL && image_extract_settle(x, err) < 0)
+        return -1;
     switch (type) {
     case IMAGE_RECORD_DIR:
         return image_tree_dir(&x->tree, x->path, x->rec.mode, err);
@@ -184,6 +219,32 @@ static int image_extract_entry(struct image_extract *x, struct err *err) {
     default:
         return err_set(err, ERR_INVALID, 0, "it is neither file, directory nor link");
     }
+}
+
+/* A mark takes away its sibling, or all that is beside it. */
+static int image_extract_whiteout(struct image_extract *x, struct err *err) {
+    int rc = image_tree_normalise(x->raw_path, x->rec.path_len, x->path, err);
+    char *slash = strrchr(x->path, '/'), *name = slash != NULL ? slash + 1 : x->path;
+
+    if (rc <= 0)
+        return rc < 0 ? -1 : err_set(err, ERR_INVALID, 0, "it is no whiteout");
+    if (x->rec.type != IMAGE_RECORD_WHITEOUT ||
+        strncmp(name, IMAGE_WHITEOUT, strlen(IMAGE_WHITEOUT)) != 0)
+        return err_set(err, ERR_INVALID, 0, "it is no whiteout");
+    if (strcmp(name, IMAGE_WHITEOUT_OPAQUE) == 0) {
+        *(slash != NULL ? slash : x->path) = '\0';
+        return image_extract_has_whiteout(x->path)
+                   ? err_set(err, ERR_INVALID, 0, "it is a whiteout in a whiteout")
+                   : image_tree_clear_dir(&x->tree, x->path, err);
+    }
+    if (strncmp(name, IMAGE_WHITEOUT_META, strlen(IMAGE_WHITEOUT_META)) == 0)
+        return 0;
+    memmove(name, name + strlen(IMAGE_WHITEOUT), strlen(name) + 1 - strlen(IMAGE_WHITEOUT));
+    if (name[0] == '\0' || strcmp(name, ".") == 0 || strcmp(name, "..") == 0)
+        return err_set(err, ERR_INVALID, 0, "it is a whiteout of nothing, or of what is above it");
+    if (image_extract_has_whiteout(x->path))
+        return err_set(err, ERR_INVALID, 0, "it is a whiteout in a whiteout");
+    return image_tree_take_away(&x->tree, x->path, err);
 }
 
 static int image_extract_all(struct image_extract *x, struct err *err) {
@@ -207,29 +268,72 @@ static int image_extract_all(struct image_extract *x, struct err *err) {
         if (++x->entries > x->bounds->max_files)
             return err_set(err, ERR_INVALID, 0, "the archive has more than %llu entries",
                            (unsigned long long)x->bounds->max_files);
-        rc = image_extract_entry(x, err);
+        rc = x->whiteouts ? image_extract_whiteout(x, err) : image_extract_entry(x, err);
         if (rc < 0)
             return err == NULL || err->kind == ERR_PROTOCOL ? -1 : image_extract_refuse(x, err);
         broken = rc > 0;
     }
 }
 
+static struct image_extract *image_extract_new(int in, int root, const struct image_bounds *bounds,
+                                               struct err *err) {
+    struct image_extract *x = calloc(1, sizeof(*x));
+
+    if (x == NULL) {
+        err_set(err, ERR_SYSTEM, ENOMEM, "no memory to unpack the archive");
+        return NULL;
+    }
+    x->in = in;
+    x->bounds = bounds;
+    image_tree_init(&x->tree, root);
+    return x;
+}
+
+static void image_extract_free(struct image_extract *x) {
+    image_tree_done(&x->tree);
+    free(x);
+}
+
 int image_extract(int in, int root, const struct image_bounds *bounds, struct image_count *count,
                   struct err *err) {
-    struct image_extract *x = calloc(1, sizeof(*x));
+    struct image_extract *x = image_extract_new(in, root, bounds, err);
     int rc;
 
     if (x == NULL)
-        return err_set(err, ERR_SYSTEM, ENOMEM, "no memory to unpack the archive");
+        return -1;
     *count = (struct image_count){0};
-    x->in = in;
-    x->bounds = bounds;
     x->count = count;
-    image_tree_init(&x->tree, root);
     rc = image_extract_all(x, err);
     if (rc == 0 && count->files == 0)
         rc = err_set(err, ERR_INVALID, 0, "the archive holds no files");
-    image_tree_done(&x->tree);
-    free(x);
+    image_extract_free(x);
+    return rc;
+}
+
+int image_extract_layer(int in, int root, const struct image_bounds *bounds,
+                        const struct image_extract_layer *layer, struct image_count *count,
+                        struct err *err) {
+    struct image_extract *x = image_extract_new(in, root, bounds, err);
+    int rc;
+
+    if (x == NULL)
+        return -1;
+    x->count = count;
+    x->layer = layer;
+    x->entries = count->files + count->left_out;
+    rc = image_extract_all(x, err);
+    image_extract_free(x);
+    return rc;
+}
+
+int image_extract_whiteouts(int in, int root, const struct image_bounds *bounds, struct err *err) {
+    struct image_extract *x = image_extract_new(in, root, bounds, err);
+    int rc;
+
+    if (x == NULL)
+        return -1;
+    x->whiteouts = true;
+    rc = image_extract_all(x, err);
+    image_extract_free(x);
     return rc;
 }

@@ -13,6 +13,14 @@ struct image_bounds {
     uint64_t max_files; /* entries of any type */
 };
 
+struct image_paths;
+
+/* One of several layers. */
+struct image_extract_layer {
+    struct image_paths *paths; /* of this layer so far */
+    uint64_t max_bytes;        /* that it may unpack to */
+};
+
 struct image_count {
     uint64_t files;    /* entries that were written */
     uint64_t bytes;    /* sum of the lengths of the files */
@@ -24,3 +32,11 @@ struct image_count {
  * was written until then stays: the caller removes it. */
 int image_extract(int in, int root, const struct image_bounds *bounds, struct image_count *count,
                   struct err *err);
+
+/* The same for the entries of a layer on top of what is there: `count` goes on, an entry takes the
+ * place of what was below it, whatever that was, and no path comes twice. */
+int image_extract_layer(int in, int root, const struct image_bounds *bounds,
+                        const struct image_extract_layer *layer, struct image_count *count,
+                        struct err *err);
+/* And for the whiteouts of a layer: takes away what they name. */
+int image_extract_whiteouts(int in, int root, const struct image_bounds *bounds, struct err *err);

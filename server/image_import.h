@@ -10,3 +10,8 @@
  * is refused, or the name is taken. Fills *out and *count. */
 int image_import(int images, const char *name, int tar, const struct image_bounds *bounds,
                  struct image *out, struct image_count *count, struct err *err);
+
+/* Unpacks the tar below `root`, an empty directory, as it is: a process without rights reads, this
+ * one writes. */
+int image_import_unpack(int tar, int root, const struct image_bounds *bounds,
+                        struct image_count *count, struct err *err);

@@ -4,6 +4,7 @@
 #include <archive_entry.h>
 #include <grp.h>
 #include <locale.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -27,6 +28,7 @@ struct image_reader {
     struct archive *archive;
     int out;
     uint64_t bytes_left, files_left;
+    enum image_reader_what what;
 };
 
 static int image_reader_limit(int resource, rlim_t value) {
@@ -160,6 +162,23 @@ static int image_reader_put_data(struct image_reader *r) {
     return image_reader_put(r, &last, sizeof(last)) < 0 ? -1 : 1;
 }
 
+static bool image_reader_is_whiteout(const char *path) {
+    const char *slash = strrchr(path, '/');
+
+    return strncmp(slash != NULL ? slash + 1 : path, IMAGE_WHITEOUT, strlen(IMAGE_WHITEOUT)) == 0;
+}
+
+/* An entry of which nothing is wanted but its size: it bounds what has to be unpacked to pass it.
+ */
+static int image_reader_skip(struct image_reader *r, struct archive_entry *entry) {
+    la_int64_t size = archive_entry_size_is_set(entry) ? archive_entry_size(entry) : 0;
+
+    if (size < 0 || (uint64_t)size > r->bytes_left)
+        return image_reader_fail(r, "the files are larger than allowed", NULL);
+    r->bytes_left -= (uint64_t)size;
+    return 1;
+}
+
 /* 1 = go on, 0 = an ERROR record was written, -1. */
 static int image_reader_entry(struct image_reader *r, struct archive_entry *entry) {
     const char *path = archive_entry_pathname(entry), *link = NULL;
@@ -187,6 +206,22 @@ static int image_reader_entry(struct image_reader *r, struct archive_entry *entr
     return rec.type == IMAGE_RECORD_FILE ? image_reader_put_data(r) : 1;
 }
 
+/* 1 = go on, 0 = an ERROR record was written, -1. */
+static int image_reader_layer_entry(struct image_reader *r, struct archive_entry *entry) {
+    const char *path = archive_entry_pathname(entry);
+    struct image_record rec = {.type = IMAGE_RECORD_WHITEOUT};
+    bool whiteout = path != NULL && image_reader_is_whiteout(path);
+
+    if (path == NULL || strlen(path) > IMAGE_PATH_MAX)
+        return image_reader_fail(r, "the name of an entry is too long or not text", NULL);
+    if (r->what == IMAGE_READER_WHITEOUTS && whiteout &&
+        image_reader_put_record(r, &rec, path, NULL) < 0)
+        return -1;
+    if (r->what == IMAGE_READER_WHITEOUTS || whiteout)
+        return image_reader_skip(r, entry);
+    return image_reader_entry(r, entry);
+}
+
 /* 1 = every entry was written, 0 = an ERROR record was, -1. */
 static int image_reader_entries(struct image_reader *r) {
     for (;;) {
@@ -203,33 +238,38 @@ static int image_reader_entries(struct image_reader *r) {
         if (r->files_left == 0)
             return image_reader_fail(r, "more entries than allowed", NULL);
         r->files_left--;
-        rc = image_reader_entry(r, entry);
+        rc = r->what == IMAGE_READER_ALL ? image_reader_entry(r, entry)
+                                         : image_reader_layer_entry(r, entry);
         if (rc <= 0)
             return rc;
     }
 }
 
-static int image_reader_open(struct archive *a, int tar) {
+struct archive *image_reader_archive(int tar) {
+    struct archive *a = archive_read_new();
+
     /* ARCHIVE_WARN would mean that an outside program does the unpacking. */
-    if (archive_read_support_filter_gzip(a) != ARCHIVE_OK ||
-        archive_read_support_filter_bzip2(a) != ARCHIVE_OK ||
-        archive_read_support_filter_xz(a) != ARCHIVE_OK ||
-        archive_read_support_filter_zstd(a) != ARCHIVE_OK ||
-        archive_read_support_format_tar(a) != ARCHIVE_OK)
-        return -1;
-    return archive_read_open_fd(a, tar, IMAGE_READER_BLOCK) == ARCHIVE_OK ? 0 : -1;
+    if (a != NULL && archive_read_support_filter_gzip(a) == ARCHIVE_OK &&
+        archive_read_support_filter_bzip2(a) == ARCHIVE_OK &&
+        archive_read_support_filter_xz(a) == ARCHIVE_OK &&
+        archive_read_support_filter_zstd(a) == ARCHIVE_OK &&
+        archive_read_support_format_tar(a) == ARCHIVE_OK &&
+        archive_read_open_fd(a, tar, IMAGE_READER_BLOCK) == ARCHIVE_OK)
+        return a;
+    archive_read_free(a);
+    return NULL;
 }
 
-int image_reader_run(int tar, int out, uint64_t max_bytes, uint64_t max_files) {
-    struct image_reader r = {.out = out, .bytes_left = max_bytes, .files_left = max_files};
+int image_reader_run(int tar, int out, uint64_t max_bytes, uint64_t max_files,
+                     enum image_reader_what what) {
+    struct image_reader r = {
+        .out = out, .bytes_left = max_bytes, .files_left = max_files, .what = what};
     struct image_record end = {.type = IMAGE_RECORD_END};
     int rc;
 
-    r.archive = archive_read_new();
+    r.archive = image_reader_archive(tar);
     if (r.archive == NULL)
-        return image_reader_fail(&r, "no memory", NULL);
-    if (image_reader_open(r.archive, tar) < 0)
-        rc = image_reader_fail(&r, "this is no tar", archive_error_string(r.archive));
+        rc = image_reader_fail(&r, "this is no tar", NULL);
     else
         rc = image_reader_entries(&r);
     if (rc > 0)

@@ -21,8 +21,9 @@ enum image_record_type {
     IMAGE_RECORD_FIFO,
     IMAGE_RECORD_SOCKET,
     IMAGE_RECORD_OTHER,
-    IMAGE_RECORD_ERROR, /* path: a sentence; nothing follows */
-    IMAGE_RECORD_END,   /* nothing follows */
+    IMAGE_RECORD_WHITEOUT, /* path: that of the mark, ".wh." included; nothing follows */
+    IMAGE_RECORD_ERROR,    /* path: a sentence; nothing follows */
+    IMAGE_RECORD_END,      /* nothing follows */
 };
 
 struct image_record {
@@ -35,6 +36,11 @@ struct image_record {
     uint64_t size; /* FILE: length of the whole, holes included */
     int64_t mtime; /* seconds since the epoch */
 };
+
+/* How layers say what is gone from those below. */
+#define IMAGE_WHITEOUT ".wh."
+#define IMAGE_WHITEOUT_OPAQUE ".wh..wh..opq"
+#define IMAGE_WHITEOUT_META ".wh..wh." /* of a file system that made them; means nothing */
 
 /* In place of a chunk's size: the rest of the file cannot be read; an ERROR record follows. */
 #define IMAGE_CHUNK_BROKEN UINT64_MAX

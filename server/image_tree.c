@@ -293,3 +293,103 @@ static int image_tree_empty(int dir, unsigned depth, struct err *err) {
 int image_tree_remove(int dir, const char *name, struct err *err) {
     return image_tree_remove_at(dir, name, 0, err);
 }
+
+/* Layers. */
+
+/* The directory that holds `path`, without making it. -1 and ENOENT in err->code when it, or the
+ * way to it, is not there. */
+static int image_tree_look(const struct image_tree *t, const char *path, const char **name,
+                           struct err *err) {
+    const char *slash = strrchr(path, '/');
+    char above[4096];
+
+    *name = slash != NULL ? slash + 1 : path;
+    snprintf(above, sizeof(above), "%.*s", slash != NULL ? (int)(slash - path) : 0, path);
+    return image_tree_open_dir(t->root, above, err);
+}
+
+/* Is there no such directory? */
+static bool image_tree_is_missing(const struct err *err) {
+    return err->kind == ERR_SYSTEM && err->code == ENOENT;
+}
+
+/* Below a file, or a link, which is not followed, there is nothing that a whiteout could mean: the
+ * layer that has it puts a directory in that place. */
+static bool image_tree_is_nothing(const struct err *err) {
+    return err->kind == ERR_SYSTEM &&
+           (err->code == ENOENT || err->code == ENOTDIR || err->code == ELOOP);
+}
+
+int image_tree_take_away(struct image_tree *t, const char *path, struct err *err) {
+    struct err why = {0};
+    const char *name;
+    fd_cleanup int above = image_tree_look(t, path, &name, &why);
+
+    if (above < 0 && image_tree_is_nothing(&why))
+        return 0;
+    if (above < 0) {
+        if (err != NULL)
+            *err = why;
+        return -1;
+    }
+    /* The directory that is kept open may be one of those that go. */
+    image_tree_done(t);
+    return image_tree_remove(above, name, err);
+}
+
+int image_tree_displace(struct image_tree *t, const char *path, bool dir, struct err *err) {
+    struct err why = {0};
+    const char *name;
+    fd_cleanup int above = image_tree_look(t, path, &name, &why);
+    struct stat st;
+
+    if (above < 0 && image_tree_is_missing(&why))
+        return 0;
+    if (above < 0) {
+        if (err != NULL)
+            *err = why;
+        return -1;
+    }
+    if (fstatat(above, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? 0 : err_sys(err, "cannot inspect what is there");
+    if (dir && S_ISDIR(st.st_mode))
+        return 0;
+    image_tree_done(t);
+    return image_tree_remove(above, name, err);
+}
+
+int image_tree_clear_dir(struct image_tree *t, const char *path, struct err *err) {
+    struct err why = {0};
+    fd_cleanup int dir = image_tree_open_dir(t->root, path, &why);
+
+    if (dir < 0 && image_tree_is_nothing(&why))
+        return 0;
+    if (dir < 0) {
+        if (err != NULL)
+            *err = why;
+        return -1;
+    }
+    image_tree_done(t);
+    return image_tree_empty(dir, 0, err);
+}
+
+int image_tree_open_file(int root, const char *path, bool links, struct err *err) {
+    struct open_how how = {
+        .flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS |
+                   (links ? 0ull : (unsigned long long)RESOLVE_NO_SYMLINKS),
+    };
+    fd_cleanup int fd = -1;
+    struct stat st;
+
+    do
+        fd = (int)syscall(SYS_openat2, root, path, &how, sizeof(how));
+    while (fd < 0 && (errno == EINTR || errno == EAGAIN));
+    if (fd < 0 && errno == ENOENT)
+        return err_set(err, ERR_INVALID, ENOENT, "%s is missing", path);
+    if (fd < 0)
+        return err_sys(err, "cannot open %s", path);
+    if (fstat(fd, &st) < 0 || !S_ISREG(st.st_mode))
+        return err_set(err, ERR_INVALID, 0, "%s is not a regular file", path);
+    return fd_steal(&fd);
+}

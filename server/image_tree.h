@@ -5,6 +5,7 @@
  * exists is followed, and nothing changes its type. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -41,6 +42,20 @@ int image_tree_symlink(struct image_tree *t, const char *path, const char *text,
 int image_tree_hardlink(struct image_tree *t, const char *path, const char *target,
                         struct err *err);
 
+/* For layers, where an entry takes the place of what is there. `path` is normalised; on the way to
+ * it only real directories are passed. */
+
+/* Makes room for an entry: removes what is there and everything below it, but for a directory that
+ * is to be one (`dir`). */
+int image_tree_displace(struct image_tree *t, const char *path, bool dir, struct err *err);
+/* Removes what is there, if there is anything. */
+int image_tree_take_away(struct image_tree *t, const char *path, struct err *err);
+/* Removes everything in the directory ("" = the root), if there is one. */
+int image_tree_clear_dir(struct image_tree *t, const char *path, struct err *err);
+
+/* Opens the regular file `path` below `root` for reading, without waiting; no symbolic link is
+ * followed, unless `links`, and then none that leads out. -> fd */
+int image_tree_open_file(int root, const char *path, bool links, struct err *err);
 /* Opens the directory `path` of the tree, no link on the way. -> fd. ERR_SYSTEM with ENOENT, ELOOP,
  * ENOTDIR. */
 int image_tree_open_dir(int root, const char *path, struct err *err);

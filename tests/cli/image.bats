@@ -205,6 +205,7 @@ assert os.listxattr(sys.argv[1]) == [], os.listxattr(sys.argv[1])' "$IMAGES/caps
     tars sound
     # What was killed was the function's shell: the program itself may go on for a moment.
     within 10 import whole
+    [[ ! -e $IMAGES/half ]] || "$SERVER" image remove half --state "$STATE"
     is_tidy "$IMAGES/whole"
 }
 

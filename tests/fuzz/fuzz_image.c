@@ -43,7 +43,7 @@ static int fuzz_records(const uint8_t *data, size_t size) {
 
     fuzz_require(tar >= 0 && out >= 0);
     fuzz_require(write(tar, data, size) == (ssize_t)size && lseek(tar, 0, SEEK_SET) == 0);
-    fuzz_require(image_reader_run(tar, out, FUZZ_BYTES, FUZZ_FILES) >= 0);
+    fuzz_require(image_reader_run(tar, out, FUZZ_BYTES, FUZZ_FILES, IMAGE_READER_ALL) >= 0);
     fuzz_require(lseek(out, 0, SEEK_SET) == 0);
     close(tar);
     return out;
