@@ -30,10 +30,11 @@
 /* Lines of one file. */
 static size_t agent_search_file(const struct buf *text, const char *path, const regex_t *re,
                                 size_t room, struct buf *out) {
-    char *at = text->data, *end = text->data + text->len;
+    char *at = text->data;
     size_t found = 0, number = 0;
     if (at == NULL || memchr(at, '\0', text->len) != NULL)
         return 0;
+    char *end = at + text->len;
     while (at < end && found < room) {
         char *stop = memchr(at, '\n', (size_t)(end - at));
         if (stop != NULL)

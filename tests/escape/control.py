@@ -26,13 +26,13 @@ read_io robust_list affinity reopen_read fdinfo probe_unshare_ns probe_unshare_n
 probe_clone_pid probe_mount_tmpfs probe_mount_proc probe_mount_bind probe_fsopen probe_fspick probe_open_tree
 probe_chroot probe_keyctl_join probe_add_key probe_sethostname probe_setdomainname probe_setgroups probe_setgid
 probe_raw_icmp probe_packet probe_setresuid probe_ptrace_seize probe_init_root probe_init_cwd probe_init_environ
-probe_mem_write probe_prlimit_init probe_sched_init forged_credentials
+probe_mem_write probe_prlimit_init probe_sched_init forged_credentials discipline discipline_high modify_ldt
 """.split()
 
 
 def outcome(binary, name):
     number = nonce()
-    done = subprocess.run(UNCONFINED + [binary, number, name], stdin=subprocess.DEVNULL, capture_output=True,
+    done = subprocess.run(UNCONFINED + [os.path.abspath(binary), number, name], stdin=subprocess.DEVNULL, capture_output=True,
                           timeout=20, cwd="/")
     for line in done.stdout.decode("utf-8", "replace").splitlines():
         word = line.split(" ", 3)

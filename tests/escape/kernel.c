@@ -394,6 +394,7 @@ GONE(mbind, "a memory policy", SYS_mbind, 0, 4096, 1, 0, 0, 0)
 GONE(process_madvise, "advice about the memory of process 1", 440, 0, 0, 0, 0, 0)
 GONE(process_mrelease, "releasing another process's memory", 448, 0, 0)
 GONE(memfd_secret, "secret memory that nobody can reclaim", 447, 0)
+GONE(modify_ldt, "segments of one's own (modify_ldt)", 154, 0, NULL, 0)
 GONE(io_setup, "asynchronous I/O of the first kind", SYS_io_setup, 64, NULL)
 GONE(remap_file_pages, "remap_file_pages", SYS_remap_file_pages, 0, 4096, 0, 0, 0)
 GONE(name_to_handle, "a handle of a file of the host", SYS_name_to_handle_at, AT_FDCWD, "/usr",

@@ -524,6 +524,22 @@ TERMINAL(sti, 0x5412)
 TERMINAL(steal, 0x540e)
 TERMINAL(console, 0x541d)
 
+/* N_TTY is what the terminal has already: only a filter refuses it. */
+static long terminal_discipline(unsigned long request) {
+    int none = 0;
+    int master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+    NEED(master >= 0);
+    return syscall(SYS_ioctl, master, request, &none);
+}
+
+ATTEMPT(TERMINALS, discipline, "EPERM", "a line discipline for an own terminal") {
+    return TRY(terminal_discipline(0x5423));
+}
+
+ATTEMPT(TERMINALS, discipline_high, "EPERM", "the same with high bits in the request") {
+    return TRY(terminal_discipline(0x100005423));
+}
+
 ATTEMPT(TERMINALS, foreign_pts, "ENOENT EACCES EIO ENXIO", "terminals of the host in /dev/pts") {
     char path[64];
     escape_reached("open(\"/dev/pts/0…255\")");

@@ -33,6 +33,7 @@ sys.path.insert(0, os.path.join(HERE, "..", "http"))
 
 import canary
 import check
+import clean
 import client
 import control
 import escape
@@ -238,6 +239,11 @@ def pair_for(backend):
     return getattr(harness, backend.capitalize() + "Pair")(environment=canary.environment())
 
 
+def ours(pair):
+    """Mounts of this pair, as the host and as the runner see them. Others come and go meanwhile."""
+    return sum(pair.work in line for pid in ("self", pair.runner_pid) for line in clean.mount_lines(pid))
+
+
 def one_policy(report, backend, policy, pair, ground, chosen, limits):
     suite = Suite(backend, policy, pair, ground, limits)
     kinds = []
@@ -266,7 +272,7 @@ def one_backend(report, backend, arguments, attempts, limits):
     try:
         pair.start()
         pair.warm_up()
-        base = pair.base
+        base, mounted = pair.base, ours(pair)
         ground = Ground(pair, harness_binary())
         try:
             for policy in arguments.policy:
@@ -276,7 +282,8 @@ def one_backend(report, backend, arguments, attempts, limits):
             ground.close()
         pair.base = base
         try:
-            pair.check_clean(seconds=5, skip=("mounts of the host", "threads of the server", "loop devices"))
+            pair.check_clean(seconds=5, skip=("mounts of the", "threads of the server", "loop devices"))
+            check.eventually(lambda: ours(pair) <= mounted, 5, lambda: "%d mounts, at rest %d" % (ours(pair), mounted))
             report.line(True, "%s: nothing is left of any attempt" % backend)
         except AssertionError as left:
             report.line(False, "%s: nothing is left of any attempt" % backend, [left])
