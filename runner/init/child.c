@@ -36,6 +36,7 @@
 #endif
 
 struct child {
+    bool contained;
     _Alignas(8) char message[sizeof(struct initmsg_exec) + WIRE_SPEC_INLINE_MAX];
     struct spec spec;
 };
@@ -90,11 +91,11 @@ static void child_confine(struct child *c) {
         _exit(125);
     }
     const struct initmsg_word *go = (const struct initmsg_word *)(const void *)c->message;
-    if (go->first && unshare(CLONE_NEWCGROUP) != 0) {
+    if (go->first && !c->contained && unshare(CLONE_NEWCGROUP) != 0) {
         child_refuse("cgroup namespace", "", errno);
     }
     const char *stage = "";
-    if (setup_halfway_user(&stage) != 0) {
+    if (setup_halfway_user(c->contained, &stage) != 0) {
         child_refuse(stage, "", errno);
     }
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
@@ -263,8 +264,9 @@ static void child_warm(struct child *c) {
     (void)clock_mono_ns(); /* the kernel's own page of code for it, and its data */
 }
 
-void child_main(int sock, int signals) {
+void child_main(int sock, int signals, bool contained) {
     struct child *c = scratch_new(sizeof *c);
+    c->contained = contained;
     child_descriptors(sock, signals);
     child_warm(c);
     child_confine(c);

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -27,7 +28,8 @@
  * orphan of a command and is only reaped. */
 struct init {
     int signals; /* signalfd for SIGCHLD */
-    bool ready;  /* SETUP is done */
+    bool contained;
+    bool ready; /* SETUP is done */
     bool sealed;
     pid_t first; /* the child forked before SEAL */
     pid_t child[INIT_CHILDREN_MAX];
@@ -56,12 +58,18 @@ static void init_setup(struct init *in, size_t size) {
         size != sizeof *wish + wish->bpf_bytes) {
         init_fail("setup message", EPROTO);
     }
-    struct setup s = {.wish = wish, .bpf = in->message + sizeof *wish};
-    setup_run(&s);
+    struct setup s = {.wish = wish, .bpf = in->message + sizeof *wish, .writable_fd = -1};
+    if (in->contained) {
+        setup_contained(&s);
+    } else {
+        setup_run(&s);
+    }
     struct initmsg_report r = {.type = INITMSG_SETUP_OK};
     const int fds[2] = {s.writable_fd, s.filter_fd};
-    init_report(&r, fds, 2);
-    (void)close(s.writable_fd);
+    init_report(&r, in->contained ? fds + 1 : fds, in->contained ? 1 : 2);
+    if (!in->contained) {
+        (void)close(s.writable_fd);
+    }
     (void)close(s.filter_fd);
     in->ready = true;
 }
@@ -79,17 +87,17 @@ static void init_fork(struct init *in, size_t size, int sock) {
         init_fail("fork", EAGAIN);
     }
     if (in->sealed) {
-        setup_before_fork();
+        setup_before_fork(in->contained);
     }
     pid_t pid = fork();
     if (pid < 0) {
         init_fail("fork", errno);
     }
     if (pid == 0) {
-        child_main(sock, in->signals);
+        child_main(sock, in->signals, in->contained);
     }
     if (in->sealed) {
-        setup_after_fork();
+        setup_after_fork(in->contained);
     }
     (void)close(sock);
     in->child[i] = pid;
@@ -102,7 +110,7 @@ static void init_seal(struct init *in, size_t size) {
     if (in->sealed || in->first == 0 || size != sizeof(struct initmsg_word)) {
         init_fail("seal message", EPROTO);
     }
-    setup_seal(in->first);
+    setup_seal(in->contained ? 0 : in->first);
     in->sealed = true;
     struct initmsg_report r = {.type = INITMSG_SEALED};
     init_report(&r, NULL, 0);
@@ -118,9 +126,9 @@ static void init_signal(const struct init *in, size_t size) {
     memcpy(&msg, in->message, sizeof msg);
     for (size_t i = 0; i < INIT_CHILDREN_MAX; i++) {
         if (in->child[i] > 0 && (uint32_t)in->child[i] == msg.pid) {
-            setup_before_fork(); /* as process 1 it may signal nobody */
+            setup_before_fork(in->contained); /* as process 1 it may signal nobody */
             (void)kill(-in->child[i], (int)msg.signal);
-            setup_after_fork();
+            setup_after_fork(in->contained);
             return;
         }
     }
@@ -172,6 +180,10 @@ static void init_command(struct init *in) {
     if (n <= 0) {
         _exit(0); /* the runner is gone: with process 1 everything ends */
     }
+    if (in->contained && !in->ready) {
+        (void)close(
+            INITMSG_FAR_FD); /* from here on the end of the runner is the end of the socket */
+    }
     uint32_t type = 0;
     if ((size_t)n < sizeof type) {
         init_fail("message", EPROTO);
@@ -220,9 +232,20 @@ static void init_signals(struct init *in) {
     }
 }
 
-/* Of all that the runner had open, only the control socket stays. */
-static void init_descriptors(void) {
-    if (syscall(SYS_close_range, INITMSG_FD + 1, ~0U, 0) != 0) {
+/* Nobody is there to be told before the socket is: the code alone says it. */
+static void init_socket(void) {
+    int pair[2];
+    if (syscall(SYS_close_range, INITMSG_FD, ~0U, 0) != 0 ||
+        socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) != 0 || pair[0] != INITMSG_FD ||
+        pair[1] != INITMSG_FAR_FD || fcntl(INITMSG_FAR_FD, F_SETFD, FD_CLOEXEC) != 0) {
+        _exit(1);
+    }
+}
+
+/* Of all that was open before, only the control socket stays. The other end of one that is made
+ * here is the last to be there: then the runner takes it. */
+static void init_descriptors(bool contained) {
+    if (!contained && syscall(SYS_close_range, INITMSG_FD + 1, ~0U, 0) != 0) {
         init_fail("descriptors", errno);
     }
     int null = open("/dev/null", O_RDWR);
@@ -232,14 +255,21 @@ static void init_descriptors(void) {
     if (null > 2) {
         (void)close(null);
     }
+    if (contained) {
+        if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
+            _exit(1);
+        }
+        init_socket();
+    }
     if (fcntl(INITMSG_FD, F_SETFD, FD_CLOEXEC) != 0) {
         init_fail("descriptors", errno);
     }
 }
 
-int init_run(void) {
+int init_run(bool contained) {
     struct init *in = scratch_new(sizeof *in);
-    init_descriptors();
+    in->contained = contained;
+    init_descriptors(contained);
     init_signals(in);
     struct pollfd poll_fds[2] = {{.fd = INITMSG_FD, .events = POLLIN},
                                  {.fd = in->signals, .events = POLLIN}};

@@ -13,12 +13,15 @@
  * whole jail. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "initmsg.h"
 
-/* Serves the control socket until it ends. Returns the exit code. */
-int init_run(void);
+/* Serves the control socket until it ends. Returns the exit code. `contained`: as process 1 of a
+ * container, where it has no power from the start, the user of the commands, and makes the control
+ * socket itself, whose other end the runner takes from it (INITMSG_FAR_FD). */
+int init_run(bool contained);
 
 /* Sends INITMSG_FAILED {stage, errno} on descriptor INITMSG_FD and exits. */
 void init_fail(const char *stage, int code) __attribute__((noreturn));

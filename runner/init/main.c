@@ -1,5 +1,9 @@
 #include "init.h"
 
-int main(void) {
-    return init_run();
+#include <string.h>
+
+#include "initmsg.h"
+
+int main(int argc, char **argv) {
+    return init_run(argc == 2 && strcmp(argv[1], INITMSG_CONTAINED) == 0);
 }

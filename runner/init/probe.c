@@ -144,11 +144,18 @@ static int probe_arch(void) {
 #endif
 }
 
+/* Engines list a user's own group as a supplementary one, too. */
+static bool probe_alone(void) {
+    gid_t group = 0;
+    int n = getgroups(1, &group);
+    return n == 0 || (n == 1 && group == INITMSG_UID_USER);
+}
+
 static int probe_identity(void) {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
     struct __user_cap_data_struct data[2];
     if (getuid() != INITMSG_UID_USER || geteuid() != INITMSG_UID_USER || getgid() != getegid() ||
-        getgid() != INITMSG_UID_USER || getgroups(0, NULL) != 0) {
+        getgid() != INITMSG_UID_USER || !probe_alone()) {
         return 1;
     }
     if (syscall(SYS_capget, &head, data) != 0 || data[0].permitted || data[1].permitted) {

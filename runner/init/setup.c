@@ -288,6 +288,49 @@ static int setup_proc_readonly(struct setup *s) {
                  MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL);
 }
 
+/* Empties the effective, permitted and inheritable sets of the calling process and checks that they
+ * are empty. */
+static int setup_drop_caps(void) {
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    struct __user_cap_data_struct data[2] = {{0}, {0}};
+    if (syscall(SYS_capset, &head, data) != 0) {
+        return -1;
+    }
+    memset(data, 0xff, sizeof data);
+    if (syscall(SYS_capget, &head, data) != 0) {
+        return -1;
+    }
+    for (int i = 0; i < 2; i++) {
+        if (data[i].effective | data[i].permitted | data[i].inheritable) {
+            errno = EPERM;
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Who made the container dropped every capability and chose the user: nothing here could. */
+static int setup_powerless(struct setup *s) {
+    uid_t uid[3];
+    gid_t gid[3];
+    (void)s;
+    if (getresuid(&uid[0], &uid[1], &uid[2]) != 0 || getresgid(&gid[0], &gid[1], &gid[2]) != 0) {
+        return -1;
+    }
+    bool well = getpid() == 1 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
+    for (int i = 0; i < 3; i++) {
+        well = well && uid[i] == INITMSG_UID_USER && gid[i] == INITMSG_UID_USER;
+    }
+    for (int cap = 0; cap < 64; cap++) {
+        well = well && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) <= 0;
+    }
+    if (!well) {
+        errno = EPERM;
+        return -1;
+    }
+    return setup_drop_caps();
+}
+
 struct setup_step {
     const char *name;
     int (*run)(struct setup *s);
@@ -314,38 +357,40 @@ static const struct setup_step setup_steps[] = {
     {"seccomp", setup_seccomp},
 };
 
-void setup_run(struct setup *s) {
-    for (size_t i = 0; i < sizeof setup_steps / sizeof setup_steps[0]; i++) {
+/* In a container. The rest was done from outside, by the engine and by the runner (docker/place.c).
+ */
+static const struct setup_step setup_contained_steps[] = {
+    {"undumpable", setup_undumpable},     {"session", setup_session},
+    {"powerless", setup_powerless},       {"rlimits", setup_rlimits},
+    {"no_new_privs", setup_no_new_privs}, {"seccomp", setup_seccomp},
+};
+
+static void setup_walk(struct setup *s, const struct setup_step *steps, size_t count) {
+    for (size_t i = 0; i < count; i++) {
         errno = 0;
-        if (setup_steps[i].run(s) != 0) {
-            init_fail(setup_steps[i].name, errno);
+        if (steps[i].run(s) != 0) {
+            init_fail(steps[i].name, errno);
         }
     }
 }
 
-/* Empties the effective, permitted and inheritable sets of the calling process and checks that they
- * are empty. */
-static int setup_drop_caps(void) {
-    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-    struct __user_cap_data_struct data[2] = {{0}, {0}};
-    if (syscall(SYS_capset, &head, data) != 0) {
-        return -1;
-    }
-    memset(data, 0xff, sizeof data);
-    if (syscall(SYS_capget, &head, data) != 0) {
-        return -1;
-    }
-    for (int i = 0; i < 2; i++) {
-        if (data[i].effective | data[i].permitted | data[i].inheritable) {
-            errno = EPERM;
-            return -1;
-        }
-    }
-    return 0;
+void setup_run(struct setup *s) {
+    setup_walk(s, setup_steps, sizeof setup_steps / sizeof setup_steps[0]);
+}
+
+void setup_contained(struct setup *s) {
+    setup_walk(s, setup_contained_steps,
+               sizeof setup_contained_steps / sizeof setup_contained_steps[0]);
 }
 
 void setup_seal(int first) {
     char path[48];
+    if (first == 0) {
+        if (setup_powerless(NULL) != 0) {
+            init_fail("seal", errno);
+        }
+        return;
+    }
     (void)snprintf(path, sizeof path, "/proc/%d/ns/cgroup", first);
     int ns = open(path, O_RDONLY | O_CLOEXEC);
     if (ns < 0 || setns(ns, CLONE_NEWCGROUP) != 0) {
@@ -364,21 +409,27 @@ void setup_seal(int first) {
     }
 }
 
-void setup_before_fork(void) {
-    if (setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0) {
+void setup_before_fork(bool contained) {
+    if (!contained && setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0) {
         init_fail("fork ids", errno);
     }
 }
 
-void setup_after_fork(void) {
+void setup_after_fork(bool contained) {
+    if (contained) {
+        return;
+    }
     if (setresuid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0 ||
         setup_undumpable(NULL) != 0) {
         init_fail("fork ids", errno);
     }
 }
 
-int setup_halfway_user(const char **stage) {
+int setup_halfway_user(bool contained, const char **stage) {
     *stage = "ids";
+    if (contained) {
+        return setsid() < 0 ? -1 : 0;
+    }
     if (setresgid(INITMSG_UID_USER, INITMSG_UID_USER, INITMSG_UID_USER) != 0 ||
         setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0) {
         return -1;

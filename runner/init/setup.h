@@ -2,6 +2,7 @@
  * security policy; each step that fails ends the jail with the step's name. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "initmsg.h"
@@ -19,21 +20,26 @@ struct setup {
 void setup_run(struct setup *s);
 
 /* Gives up the last powers of process 1: joins the cgroup namespace of process `first`, becomes
- * user INITMSG_UID_INIT, empties every capability set. Does not return on failure. */
+ * user INITMSG_UID_INIT, empties every capability set. Does not return on failure. `first` 0: in a
+ * container there is nothing to give up; that is checked. */
 void setup_seal(int first);
+/* The steps of process 1 of a container, which begins without any power and as the user of the
+ * commands, and checks that it is so. Does not return on failure. */
+void setup_contained(struct setup *s);
 
 /* Around every fork after SEAL, and every signal to a command. A child is born with the ids that
  * nobody inside may signal (real and saved 2); process 1 itself, which nobody can end anyway, goes
  * back to an effective id of 2, so that nobody may change how it is scheduled either. Ids that
- * change make the kernel forget the death signal: it is asked for again. */
-void setup_before_fork(void);
-void setup_after_fork(void);
+ * change make the kernel forget the death signal: it is asked for again. In a container all have
+ * the user of the commands: nothing changes. */
+void setup_before_fork(bool contained);
+void setup_after_fork(bool contained);
 
 /* The same for a child that is going to wait: no capability any more, and halfway to the jail's
  * user. Its real and saved ids stay those of process 1, so that a command, which may signal
  * whatever has its own id as real or saved id, can neither see nor kill the process of the next
  * step. 0, or -1 with errno and *stage. */
-int setup_halfway_user(const char **stage);
+int setup_halfway_user(bool contained, const char **stage);
 
 /* The other half, right before the command: the jail's user for good. 0, or -1 with errno. */
 int setup_become_user(void);

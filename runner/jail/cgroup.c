@@ -29,11 +29,6 @@ static int cgroup_put(int dir, const char *file, uint64_t value, struct err *err
     return fd_write_kernel(dir, file, text, (size_t)n, err);
 }
 
-static int cgroup_open(int dir, const char *file, struct err *err) {
-    int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    return fd < 0 ? err_sys(err, "opening cgroup file %s", file) : fd;
-}
-
 static int cgroup_mkdir(int parent, const char *name, struct err *err) {
     if (mkdirat(parent, name, 0755) != 0) {
         return err_sys(err, "making cgroup %s", name);
@@ -63,8 +58,13 @@ void cgroup_step_init(struct cgroup_step *step) {
     step->usage_fd = step->user_fd = step->peak_fd = step->oom_fd = step->events_fd = -1;
 }
 
+static int cgroup_open(int dir, const char *file, struct err *err) {
+    int fd = openat(dir, file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    return fd < 0 ? err_sys(err, "opening cgroup file %s", file) : fd;
+}
+
 /* A jail's group hands its controllers on to its steps (v2 only; v1 needs nothing). */
-static int cgroup_delegate(const struct cgroup_tree *tree, int dir, struct err *err) {
+int cgroup_delegate(const struct cgroup_tree *tree, int dir, struct err *err) {
     static const char want[] = "+memory +pids +cpu";
     if (!tree->v2 || !(tree->roles & CGROUP_MEMORY)) {
         return 0;
@@ -88,8 +88,8 @@ static int cgroup_counts_open(const struct cgroup_host *host, const int fd[CGROU
 }
 
 /* The counters of a jail stay open: they are read at the end of every step. */
-static int cgroup_jail_counters(const struct cgroup_host *host, struct cgroup_jail *jail,
-                                struct err *err) {
+int cgroup_jail_counters(const struct cgroup_host *host, struct cgroup_jail *jail,
+                         struct err *err) {
     size_t mem = cgroup_find(host, CGROUP_MEMORY);
     const char *peak = host->tree[mem].v2 ? "memory.peak" : "memory.max_usage_in_bytes";
     struct cgroup_counts c = {-1, -1, -1};
@@ -499,6 +499,9 @@ int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail 
 int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
     int rc = 0;
     cgroup_jail_close(jail);
+    if (jail->adopted) {
+        cgroup_jail_abandon(jail);
+    }
     for (size_t i = 0; i < host->count; i++) {
         if (cgroup_rmdir(host->tree[i].base_fd, jail->name, &jail->fd[i], err) != 0) {
             rc = -1;

@@ -51,6 +51,7 @@ struct cgroup_tree {
     int base_fd;         /* directory of <base> */
     char base_path[512]; /* for messages and for the record that the next start reads */
     char mount_point[256];
+    char mount_root[256];    /* what of the tree is mounted there */
     char mount_options[256]; /* of the file system */
 };
 
@@ -69,6 +70,7 @@ struct cgroup_jail {
     int refused_fd;        /* pids.events */
     int share_fd;          /* cpu.stat */
     int peak_fd;           /* memory peak of all steps together */
+    bool adopted;          /* its directories are an engine's, which made them and removes them */
     uint64_t refused_base; /* pids.events when the current step began */
     uint64_t throttled_base;
 };
@@ -122,6 +124,11 @@ int cgroup_favor_dynmods(const struct cgroup_host *host);
 
 int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cgroup_jail *jail,
                      struct err *err);
+/* The same of a container: its own groups, in which process `pid` is, become the jail's. Where a
+ * group that has processes cannot hand on controllers (v2), `pid` is moved to a leaf of it. A group
+ * that is ours, or that others are in as well, is refused. */
+int cgroup_jail_adopt(const struct cgroup_host *host, const char *name, pid_t pid,
+                      struct cgroup_jail *jail, struct err *err);
 /* Sets memory (without swap), pids and cpu share of the whole jail; may be called again. */
 int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *jail,
                       const struct limits *limits, struct err *err);
@@ -186,6 +193,14 @@ int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
 /* Closes every descriptor and leaves the directories: the next start sweeps them. */
 void cgroup_step_abandon(struct cgroup_step *step);
 void cgroup_jail_abandon(struct cgroup_jail *jail);
+
+/* For cgroup_adopt.c: a group hands its controllers on; the counters of a jail are opened. */
+int cgroup_delegate(const struct cgroup_tree *tree, int dir, struct err *err);
+int cgroup_jail_counters(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
+/* For cgroup_adopt.c: the directory of the group that `proc_cgroup`, the text of a process's
+ * /proc/PID/cgroup, names in this tree. */
+int cgroup_tree_dir(const struct cgroup_tree *tree, const char *proc_cgroup, char *out, size_t size,
+                    struct err *err);
 
 /* All descriptors -1: what remove() accepts before make() was called. */
 void cgroup_jail_init(struct cgroup_jail *jail);

@@ -195,6 +195,7 @@ static struct cgroup_tree *cgroup_tree_new(struct cgroup_host *host, const struc
     t->roles = roles;
     (void)str_copy(t->mount_point, sizeof t->mount_point, m->point);
     (void)str_copy(t->mount_options, sizeof t->mount_options, m->options);
+    (void)str_copy(t->mount_root, sizeof t->mount_root, m->root);
     return t;
 }
 
@@ -207,6 +208,27 @@ static void cgroup_below(const struct cgroup_mount *m, const char *own, const ch
     size_t root = strcmp(m->root, "/") == 0 ? 0 : strlen(m->root);
     const char *rest = strncmp(path, m->root, root) == 0 ? path + root : "/";
     (void)str_copy(below, size, *rest == '\0' ? "/" : rest);
+}
+
+int cgroup_tree_dir(const struct cgroup_tree *t, const char *proc_cgroup, char *out, size_t size,
+                    struct err *err) {
+    char path[512];
+    const char *controller = "";
+    for (size_t i = 0; !t->v2 && i < sizeof cgroup_controllers / sizeof cgroup_controllers[0];
+         i++) {
+        if (t->roles & cgroup_controllers[i].role) {
+            controller = cgroup_controllers[i].name;
+        }
+    }
+    size_t root = strcmp(t->mount_root, "/") == 0 ? 0 : strlen(t->mount_root);
+    if (!cgroup_own_path(proc_cgroup, controller, path, sizeof path) ||
+        strncmp(path, t->mount_root, root) != 0 || strstr(path, "/../") != NULL) {
+        return err_set(err, ERR_STATE, ENOENT, "a process is in no group below %s", t->mount_point);
+    }
+    if (snprintf(out, size, "%s%s", t->mount_point, path + root) >= (int)size) {
+        return err_set(err, ERR_LIMIT, ENAMETOOLONG, "the path of a cgroup is too long");
+    }
+    return 0;
 }
 
 static int cgroup_add_v2(struct cgroup_host *host, const struct cgroup_mount *m, const char *own,

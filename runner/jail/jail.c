@@ -21,8 +21,12 @@
 #include "str.h"
 
 #define JAIL_BUILD_NS (10 * CLOCK_NS_PER_S)
+#define JAIL_CONTAINED_NS (45 * CLOCK_NS_PER_S) /* an engine has its own timeouts, which say more  \
+                                                 */
 #define JAIL_REMOVE_NS (10 * CLOCK_NS_PER_S)
 #define JAIL_RETRY_NS (2 * CLOCK_NS_PER_MS)
+
+static void jail_unborn(void *arg);
 
 void jail_kill(struct jail *j) {
     if (j->state == JAIL_DYING) {
@@ -30,6 +34,10 @@ void jail_kill(struct jail *j) {
     }
     j->state = JAIL_DYING;
     loop_timer_stop(j->host->loop, &j->build_timer);
+    if (j->pid_src.fd < 0) {
+        /* Nobody will hear of its death, or it was not born: its maker is told from the loop. */
+        (void)loop_timer_at(j->host->loop, &j->remove_timer, clock_mono_ns(), jail_unborn, j, NULL);
+    }
     if (j->pidfd >= 0) {
         /* With process 1 the kernel kills its whole pid namespace, and waits for it. Its number is
          * ours until we have waited for it, so the plain call is as safe. */
@@ -67,6 +75,14 @@ static void jail_remove(void *arg) {
     }
     jail_free_execs(j);
     cgroup_jail_abandon(&j->cgroup);
+    if (j->host->maker->end != NULL && j->made != NULL) {
+        j->host->maker->end(j->host->maker->arg, j);
+        return;
+    }
+    jail_removed(j);
+}
+
+void jail_removed(struct jail *j) {
     j->events->gone(j->arg, j);
 }
 
@@ -83,6 +99,13 @@ static void jail_close(struct jail *j) {
     jail_close_execs(j);
     free(j->spawn);
     j->spawn = NULL;
+}
+
+static void jail_unborn(void *arg) {
+    struct jail *j = arg;
+    jail_close(j);
+    j->remove_deadline_ns = clock_mono_ns() + JAIL_REMOVE_NS;
+    jail_remove(j);
 }
 
 /* Process 1 has ended, and with it, the kernel promises, every process of its namespace. */
@@ -104,17 +127,23 @@ static void jail_died(void *arg, uint32_t events) {
     jail_remove(j);
 }
 
-static void jail_setup_ok(struct jail *j, int fds[2]) {
+/* The listener of the filter comes last; in front of it, from a native jail, the root of what can
+ * be written. */
+static void jail_setup_ok(struct jail *j, int *fds, size_t nfds) {
     struct statfs fs;
     char path[64];
     struct stat st;
+    bool contained = j->host->maker->contained;
     (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)j->pid);
-    if (j->writable_fd >= 0 || fstatfs(fds[0], &fs) != 0 || stat(path, &st) != 0) {
+    if (nfds != (contained ? 1u : 2u) || j->filter_fd >= 0 || (j->writable_fd >= 0) != contained ||
+        fstatfs(contained ? j->writable_fd : fds[0], &fs) != 0 || stat(path, &st) != 0) {
         jail_fail(j, "set-up answer", EPROTO, "process 1 answered out of order");
         return;
     }
-    j->writable_fd = fd_steal(&fds[0]);
-    j->filter_fd = fd_steal(&fds[1]);
+    if (!contained) {
+        j->writable_fd = fd_steal(&fds[0]);
+    }
+    j->filter_fd = fd_steal(&fds[nfds - 1]);
     if (loop_add(j->host->loop, &j->filter_src, j->filter_fd, EPOLLIN, jail_filtered, j, NULL) !=
         0) {
         jail_fail(j, "filter", errno, "the filter's listener cannot be watched");
@@ -130,10 +159,7 @@ static void jail_report(struct jail *j, struct initmsg_report *r, int *fds, size
     r->stage[sizeof r->stage - 1] = '\0';
     switch (r->type) {
     case INITMSG_SETUP_OK:
-        if (nfds != 2) {
-            break;
-        }
-        jail_setup_ok(j, fds);
+        jail_setup_ok(j, fds, nfds);
         return;
     case INITMSG_SEALED:
         if (j->state != JAIL_BUILDING || j->spare == NULL || j->spare->state != EXEC_READY) {
@@ -193,38 +219,39 @@ uint32_t jail_core_limit(void) {
     return piped ? 1 : 0;
 }
 
-static int jail_send_setup(struct jail *j, const struct jail_plan *plan, struct err *err) {
+static int jail_send_setup(struct jail *j, struct err *err) {
     _Alignas(8) char packet[sizeof(struct initmsg_setup) + INITMSG_BPF_MAX];
     struct initmsg_setup *msg = (struct initmsg_setup *)(void *)packet;
-    size_t bpf = plan->bpf->len * sizeof(struct sock_filter);
+    size_t bpf = j->bpf->len * sizeof(struct sock_filter);
     if (bpf > INITMSG_BPF_MAX) {
         return err_set(err, ERR_LIMIT, 0, "the system call filter is too long");
     }
     *msg = (struct initmsg_setup){
         .type = INITMSG_SETUP,
-        .writable = plan->writable,
-        .disk_bytes = plan->limits.v[LIMIT_DISK_BYTES],
-        .inodes = plan->limits.v[LIMIT_INODES],
-        .open_files = plan->ceiling.v[LIMIT_OPEN_FILES],
-        .file_bytes = plan->ceiling.v[LIMIT_FILE_BYTES],
-        .stack_bytes = plan->ceiling.v[LIMIT_STACK_BYTES],
+        .writable = j->writable,
+        .disk_bytes = j->limits.v[LIMIT_DISK_BYTES],
+        .inodes = j->limits.v[LIMIT_INODES],
+        .open_files = j->ceiling.v[LIMIT_OPEN_FILES],
+        .file_bytes = j->ceiling.v[LIMIT_FILE_BYTES],
+        .stack_bytes = j->ceiling.v[LIMIT_STACK_BYTES],
         .bpf_bytes = (uint32_t)bpf,
         .core_bytes = j->host->core_bytes,
     };
-    memcpy(packet + sizeof *msg, plan->bpf->insns, bpf);
+    memcpy(packet + sizeof *msg, j->bpf->insns, bpf);
     return fd_send(j->control, packet, sizeof *msg + bpf, NULL, 0, err);
 }
 
-static int jail_spawn(struct jail *j, const struct jail_plan *plan, struct err *err) {
+/* Native: process 1 is cloned here and now. */
+static int jail_native_begin(void *arg, struct jail *j, const struct jail_plan *plan,
+                             struct err *err) {
     int pair[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+    (void)arg;
+    j->spawn = calloc(1, sizeof *j->spawn);
+    if (j->spawn == NULL || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         return err_sys(err, "making a control socket");
     }
-    j->control = pair[0];
+    struct jail_birth birth = {.control = pair[0], .writable_fd = -1};
     fd_cleanup int init_end = pair[1];
-    if (fcntl(j->control, F_SETFL, O_NONBLOCK) != 0) {
-        return err_sys(err, "preparing a control socket");
-    }
     const struct spawn_config cfg = {
         .template_ns = plan->template_ns,
         .home_ns = j->host->home_ns,
@@ -233,48 +260,56 @@ static int jail_spawn(struct jail *j, const struct jail_plan *plan, struct err *
         .id_base = plan->id_base,
         .id_count = plan->id_count,
     };
-    return spawn_init(j->spawn, &cfg, &j->pid, &j->pidfd, err);
+    if (fcntl(pair[0], F_SETFL, O_NONBLOCK) != 0) {
+        (void)err_sys(err, "preparing a control socket");
+        fd_close(&pair[0]);
+        return -1;
+    }
+    if (spawn_init(j->spawn, &cfg, &birth.pid, &birth.pidfd, err) != 0) {
+        fd_close(&pair[0]);
+        return -1;
+    }
+    return jail_born(j, &birth, err);
 }
+
+const struct jail_maker jail_native = {.begin = jail_native_begin};
 
 static int jail_cgroup(struct jail *j, struct err *err) {
     char name[CGROUP_NAME_MAX];
+    const struct cgroup_host *host = j->host->cgroups;
     (void)snprintf(name, sizeof name, "j%llu", (unsigned long long)++j->host->serial);
-    if (cgroup_jail_make(j->host->cgroups, name, &j->cgroup, err) != 0) {
-        return -1;
-    }
-    return cgroup_jail_limit(j->host->cgroups, &j->cgroup, &j->limits, err);
+    int rc = j->host->maker->contained ? cgroup_jail_adopt(host, name, j->pid, &j->cgroup, err)
+                                       : cgroup_jail_make(host, name, &j->cgroup, err);
+    return rc != 0 ? -1 : cgroup_jail_limit(host, &j->cgroup, &j->limits, err);
 }
 
 /* Process 1 works on its steps while the cgroups are made here; it cannot get ahead of them, since
  * its first child waits for a word from this thread. */
-static int jail_begin(struct jail *j, const struct jail_plan *plan, struct err *err) {
+int jail_born(struct jail *j, const struct jail_birth *birth, struct err *err) {
     struct loop *loop = j->host->loop;
-    if (jail_spawn(j, plan, err) != 0 ||
-        loop_add(loop, &j->pid_src, j->pidfd, EPOLLIN, jail_died, j, err) != 0 ||
+    j->pid = birth->pid;
+    j->pidfd = birth->pidfd;
+    j->control = birth->control;
+    j->writable_fd = birth->writable_fd;
+    if (loop_add(loop, &j->pid_src, j->pidfd, EPOLLIN, jail_died, j, err) != 0 ||
         loop_add(loop, &j->control_src, j->control, EPOLLIN, jail_control, j, err) != 0 ||
-        jail_send_setup(j, plan, err) != 0) {
+        jail_send_setup(j, err) != 0) {
         return -1;
     }
+    j->bpf = NULL;
     j->spare = exec_new(j, j->forked++, err);
-    if (j->spare == NULL || exec_connect(j->spare, err) != 0 || jail_cgroup(j, err) != 0 ||
-        exec_make_cgroup(j->spare, err) != 0) {
+    if (j->spare == NULL || exec_connect(j->spare, err) != 0 || jail_cgroup(j, err) != 0) {
         return -1;
     }
-    return loop_timer_at(loop, &j->build_timer, clock_mono_ns() + JAIL_BUILD_NS, jail_timeout, j,
-                         err);
+    return exec_make_cgroup(j->spare, err);
 }
 
-struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
-                      const struct jail_events *events, void *arg, struct err *err) {
+static struct jail *jail_blank(struct jail_host *host, const struct jail_plan *plan) {
     struct jail *j = calloc(1, sizeof *j);
-    if (j == NULL || (j->spawn = calloc(1, sizeof *j->spawn)) == NULL) {
-        free(j);
-        (void)err_sys(err, "making a jail");
+    if (j == NULL) {
         return NULL;
     }
     j->host = host;
-    j->events = events;
-    j->arg = arg;
     j->pidfd = j->control = j->writable_fd = j->filter_fd = -1;
     j->pid_src.fd = j->control_src.fd = j->filter_src.fd = -1;
     j->slot = plan->slot;
@@ -282,8 +317,25 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
     j->id_count = plan->id_count;
     j->writable = plan->writable;
     j->limits = j->applied = plan->limits;
+    j->ceiling = plan->ceiling;
+    j->bpf = plan->bpf;
     cgroup_jail_init(&j->cgroup);
-    if (jail_begin(j, plan, err) == 0) {
+    return j;
+}
+
+struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
+                      const struct jail_events *events, void *arg, struct err *err) {
+    struct jail *j = jail_blank(host, plan);
+    uint64_t patience_ns = host->maker->contained ? JAIL_CONTAINED_NS : JAIL_BUILD_NS;
+    if (j == NULL) {
+        (void)err_sys(err, "making a jail");
+        return NULL;
+    }
+    j->events = events;
+    j->arg = arg;
+    if (loop_timer_at(host->loop, &j->build_timer, clock_mono_ns() + patience_ns, jail_timeout, j,
+                      err) == 0 &&
+        host->maker->begin(host->maker->arg, j, plan, err) == 0) {
         return j;
     }
     if (j->pidfd >= 0) {

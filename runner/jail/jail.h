@@ -26,21 +26,55 @@
 
 enum jail_state { JAIL_BUILDING, JAIL_READY, JAIL_DYING };
 
+#define JAIL_STAGE_IMAGE "image" /* failed() with it: the image is not what it should be */
+#define JAIL_IMAGE_MAX 128       /* how an engine names an image, with NUL */
+
+struct jail;
+struct jail_plan;
+
+/* How process 1 of a jail comes to be, and what goes with it. From its birth on all jails are the
+ * same: what is said to process 1, what is measured and how it ends. */
+struct jail_maker {
+    /* Process 1 is in a container: its user, root and control groups are not made by us. */
+    bool contained;
+    void *arg;
+    /* Begins to make it. jail_born() follows, from within or from the loop, unless jail_fail()
+     * does. `plan` is borrowed for the call, except for what struct jail_plan says. -1: there is
+     * nothing of it. */
+    int (*begin)(void *arg, struct jail *jail, const struct jail_plan *plan, struct err *err);
+    /* Process 1 is dead, or was never born, and our control groups are gone: takes away what else
+     * there is, then calls jail_removed(), from the loop. NULL: there is nothing else. */
+    void (*end)(void *arg, struct jail *jail);
+    /* Contained: what the engine is to be asked for, and the digest of an imported image (else
+     * untouched). ERR_INVALID: there is no such image. */
+    int (*image)(void *arg, const char *name, char ref[JAIL_IMAGE_MAX], uint8_t sha256[32],
+                 struct err *err);
+    /* Contained: "" or why no jail can be made now. */
+    const char *(*health)(void *arg);
+};
+
+/* The maker of native jails: jail_new() clones process 1. */
+extern const struct jail_maker jail_native;
+
 /* What all jails of a shard share. Borrowed by every jail; outlives them. */
 struct jail_host {
     struct loop *loop;
     struct cgroup_host *cgroups;
-    int init_fd;         /* sealed memfd of pinfold-init */
-    int home_ns;         /* the runner's own mount namespace */
-    unsigned cpus;       /* online processors */
-    uint32_t core_bytes; /* jail_core_limit() */
-    uint64_t serial;     /* names of cgroups: counts up, never reused within a life */
+    int init_fd;                    /* sealed memfd of pinfold-init */
+    int home_ns;                    /* the runner's own mount namespace */
+    unsigned cpus;                  /* online processors */
+    uint32_t core_bytes;            /* jail_core_limit() */
+    uint64_t serial;                /* names of cgroups: counts up, never reused within a life */
+    const struct jail_maker *maker; /* borrowed */
 };
 
 /* What one jail is made of. */
 struct jail_plan {
-    int template_ns;                   /* borrowed for the call */
-    const struct seccomp_program *bpf; /* borrowed for the call */
+    int template_ns;                   /* native: borrowed for the call */
+    const char *image;                 /* contained: what jail_maker.image() gave */
+    const char *image_name;            /* contained: what it was asked for */
+    enum policy_syscalls syscalls;     /* contained: whose program `bpf` is */
+    const struct seccomp_program *bpf; /* borrowed; must stay until jail_born() */
     uint32_t writable;
     struct limits limits;
     struct limits ceiling; /* hard rlimits: what a later execution may ask for at most */
@@ -73,6 +107,9 @@ struct jail {
     enum jail_state state;
     unsigned slot;
     uint32_t id_base, id_count, writable;
+    const struct seccomp_program *bpf; /* until it is born */
+    struct limits ceiling;
+    void *made; /* the maker's; it has one as long as this is not NULL */
     bool fresh; /* for the pool: still counted as being made */
     bool stays; /* for the pool: it is counted as a sandbox */
     pid_t pid;  /* process 1, outside */
@@ -82,7 +119,7 @@ struct jail {
     int filter_fd;   /* listener of its system call filter */
     ino_t pid_ns;    /* inode of its pid namespace */
     uint64_t disk_base, inodes_base;
-    struct spawn *spawn; /* until process 1 has executed */
+    struct spawn *spawn; /* native: until process 1 has executed */
     struct loop_source control_src, pid_src, filter_src;
     struct loop_timer build_timer, remove_timer;
     uint64_t remove_deadline_ns;
@@ -152,6 +189,17 @@ void jail_kill(struct jail *jail);
 
 /* Releases the memory of a jail after `gone`. NULL allowed. */
 void jail_free(struct jail *jail);
+
+/* For makers: process 1 is there. Takes over the descriptors, also on failure, after which the
+ * maker calls jail_fail() (from the loop) or returns -1 (from begin()). */
+struct jail_birth {
+    pid_t pid;
+    int pidfd, control;
+    int writable_fd; /* contained: O_PATH of the writable file system's root; else -1 */
+};
+int jail_born(struct jail *jail, const struct jail_birth *birth, struct err *err);
+/* For makers: what end() was to do is done. The jail may be freed within. */
+void jail_removed(struct jail *jail);
 
 /* Bytes and inodes in use in the writable file system beyond what set-up took; *full is set when
  * one of the two has nothing left. */

@@ -126,7 +126,10 @@ int jail_exec(struct jail *j, const struct exec_request *q, void *owner, struct 
     }
     if (j->sandbox) {
         jail_stock(j, JAIL_STOCK_BUSY_NS);
-    } else if ((q->flags & WIRE_EXEC_MORE) && jail_renew(j, &why) != 0 && why.code != ENOMEM) {
+    } else if ((q->flags & WIRE_EXEC_MORE) && !j->host->maker->contained &&
+               jail_renew(j, &why) != 0 && why.code != ENOMEM) {
+        /* In a container the child that waits has the user of the commands, which could signal it:
+         * it is made when they are dead. */
         jail_fail(j, "next child", why.code, why.text);
     }
     return 0;

@@ -23,7 +23,8 @@ struct pool_kind {
     const struct policy *policy;
     char image[WIRE_NAME_MAX];
     struct rootfs root;
-    ino_t image_ino; /* of the image that the template was made from */
+    char ref[JAIL_IMAGE_MAX]; /* contained: how the engine names the image; else "" */
+    ino_t image_ino;          /* of the image that the template was made from */
     struct timespec image_ctime;
     uint8_t image_sha256[32]; /* zeros: "host" */
     bool keep;                /* kept warm whether asked for or not */
@@ -101,6 +102,22 @@ static void pool_discard(struct pool_kind *k) {
     }
 }
 
+/* Contained: what the engine has under the image's name may change as well. */
+static int pool_reference(struct pool *p, struct pool_kind *k, struct err *err) {
+    char ref[JAIL_IMAGE_MAX];
+    uint8_t sha256[32] = {0};
+    const struct jail_maker *maker = p->cfg.host->maker;
+    if (maker->image(maker->arg, k->image, ref, sha256, err) != 0) {
+        return -1;
+    }
+    if (strcmp(ref, k->ref) != 0) {
+        pool_discard(k);
+        (void)str_copy(k->ref, sizeof k->ref, ref);
+        memcpy(k->image_sha256, sha256, sizeof k->image_sha256);
+    }
+    return 0;
+}
+
 static int pool_stat_image(const struct pool *p, const struct pool_kind *k, struct stat *st,
                            struct err *err) {
     int dir = p->cfg.images_dirfd;
@@ -123,6 +140,9 @@ static bool pool_same_image(const struct pool_kind *k, const struct stat *st) {
 static int pool_template(struct pool *p, struct pool_kind *k, struct err *err) {
     struct stat st;
     uint8_t sha256[32] = {0};
+    if (p->cfg.host->maker->contained) {
+        return pool_reference(p, k, err);
+    }
     if (pool_stat_image(p, k, &st, err) != 0) {
         return -1;
     }
@@ -210,11 +230,16 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *e
     }
     const struct jail_plan plan = {
         .template_ns = k->root.mnt_ns,
+        .image = k->ref,
+        .image_name = k->image,
+        .syscalls = k->policy->syscalls,
         .bpf = &p->cfg.programs[k->policy->syscalls],
         .writable = k->policy->writable,
         .limits = k->policy->preset,
         .ceiling = k->policy->ceiling,
-        .id_base = POOL_ID_FIRST + (p->cfg.shard * POOL_SLOTS_MAX + slot) * POOL_ID_COUNT,
+        .id_base = p->cfg.host->maker->contained
+                       ? 0 /* the engine's, for all of its containers */
+                       : POOL_ID_FIRST + (p->cfg.shard * POOL_SLOTS_MAX + slot) * POOL_ID_COUNT,
         .id_count = POOL_ID_COUNT,
         .slot = slot,
     };
@@ -356,13 +381,17 @@ static void pool_failed(void *arg, struct jail *jail, const char *stage, int cod
                         const char *text) {
     struct pool *p = arg;
     struct err err;
-    (void)err_set(&err, ERR_SYSTEM, code, "%s (step %s: %s)", text, stage, strerror(code));
-    pool_sick(p, err.text);
-    pool_settled(p, jail);
     struct pool_kind *k = pool_kind_of(p, jail);
+    (void)err_set(&err, ERR_SYSTEM, code, "%s (step %s: %s)", text, stage, strerror(code));
     if (k != NULL) {
         pool_drop(k, jail);
     }
+    if (k != NULL && !k->keep && strcmp(stage, JAIL_STAGE_IMAGE) == 0) {
+        k->want = 0; /* it is the image's fault: whoever asks for it is told */
+    } else {
+        pool_sick(p, err.text);
+    }
+    pool_settled(p, jail);
     pool_later(p, clock_mono_ns() + POOL_RETRY_NS);
 }
 
@@ -398,6 +427,9 @@ struct pool *pool_new(const struct pool_config *cfg, struct err *err) {
         return NULL;
     }
     const struct policy *policy = policy_find(cfg->policies, "default");
+    if (!cfg->keep_host) {
+        return p;
+    }
     struct pool_kind *k = policy ? pool_kind_get(p, policy, ROOTFS_IMAGE_HOST, err) : NULL;
     if (k == NULL || pool_template(p, k, err) != 0) {
         pool_free(p);
@@ -496,8 +528,11 @@ int pool_take(struct pool *p, const struct pool_wish *wish, const struct jail_ev
     }
     uint64_t now = clock_mono_ns();
     k->used_ns = now;
-    if (strcmp(wish->image, ROOTFS_IMAGE_HOST) != 0 && pool_template(p, k, err) != 0) {
-        pool_forget(p, k);
+    bool host = strcmp(wish->image, ROOTFS_IMAGE_HOST) == 0 && !p->cfg.host->maker->contained;
+    if (!host && pool_template(p, k, err) != 0) {
+        if (!k->keep) {
+            pool_forget(p, k);
+        }
         return -1;
     }
     if (pool_check_image(k, wish, err) != 0) {
@@ -561,4 +596,7 @@ void pool_stats(const struct pool *p, struct pool_stats *out) {
     out->made = p->made;
     out->taken_warm = p->taken_warm;
     out->health = p->health;
+    if (p->health[0] == '\0' && p->cfg.host->maker->health != NULL) {
+        out->health = p->cfg.host->maker->health(p->cfg.host->maker->arg);
+    }
 }

@@ -32,6 +32,7 @@ struct pool_config {
     unsigned slots;             /* jails of runs at once; warm and dying ones come on top */
     unsigned sandboxes;         /* jails that stay, at once, beside them */
     unsigned warm;              /* per kind */
+    bool keep_host;             /* keeps the default policy with image "host" warm from the start */
     void (*changed)(void *arg); /* counts or health changed; may be NULL */
     void (*room)(void *arg);    /* another jail can be made: who was told "later" may ask again */
     void *arg;

@@ -173,7 +173,8 @@ static int selftest_jail(const struct selftest_config *cfg, const struct rootfs 
                              .init_fd = cfg->init_fd,
                              .home_ns = cfg->home_ns,
                              .core_bytes = jail_core_limit(),
-                             .cpus = cpus > 0 ? (unsigned)cpus : 1};
+                             .cpus = cpus > 0 ? (unsigned)cpus : 1,
+                             .maker = &jail_native};
     const struct jail_plan plan = {
         .template_ns = root->mnt_ns,
         .bpf = cfg->bpf,

@@ -282,7 +282,8 @@ static int shard_start(struct shard *s, struct err *err) {
                                  .init_fd = cfg->init_fd,
                                  .home_ns = cfg->home_ns,
                                  .core_bytes = jail_core_limit(),
-                                 .cpus = cpus > 0 ? (unsigned)cpus : 1};
+                                 .cpus = cpus > 0 ? (unsigned)cpus : 1,
+                                 .maker = &jail_native};
     const struct pool_config pool = {
         .host = &s->host,
         .policies = cfg->policies,
@@ -292,6 +293,7 @@ static int shard_start(struct shard *s, struct err *err) {
         .slots = cfg->slots,
         .sandboxes = cfg->sandboxes,
         .warm = cfg->warm,
+        .keep_host = true,
         .changed = shard_changed,
         .room = shard_room,
         .arg = s,

@@ -15,7 +15,12 @@
  *   runner: EXEC with descriptors         child: TERMINAL with a terminal's master, if one was
  * asked for; STARTED just before exec, then end of file; or REFUSED with what failed. The jail's
  * user from EXEC on, except for file operations, which stay halfway Anything out of order is fatal
- * for the jail: both sides stop at once. */
+ * for the jail: both sides stop at once.
+ *
+ * Process 1 of a container (INITMSG_CONTAINED) says and hears the same, but for SETUP_OK, with
+ * which only the listener comes. Who made the container gave it the user of the commands and no
+ * capability; what process 1 of a native jail does with its powers, the runner has done from
+ * outside before SETUP. */
 #pragma once
 
 #include <stdint.h>
@@ -24,9 +29,11 @@
 #include "wire.h"
 
 #define INITMSG_FD 3
-#define INITMSG_BPF_MAX 32768u /* bytes of seccomp program: 4096 instructions */
-#define INITMSG_UID_INIT 2u    /* real and saved user and group of process 1 once sealed */
-#define INITMSG_UID_USER 1000u /* user and group of commands */
+#define INITMSG_FAR_FD 4 /* contained: the runner's end, until its first message has come */
+#define INITMSG_CONTAINED "contained" /* argument of process 1 of a container */
+#define INITMSG_BPF_MAX 32768u        /* bytes of seccomp program: 4096 instructions */
+#define INITMSG_UID_INIT 2u           /* real and saved user and group of process 1 once sealed */
+#define INITMSG_UID_USER 1000u        /* user and group of commands */
 
 enum initmsg_type {
     INITMSG_SETUP = 1,
