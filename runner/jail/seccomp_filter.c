@@ -264,9 +264,36 @@ static const uint32_t seccomp_ioctls[] = {TIOCSTI, TIOCLINUX, TIOCSETD};
 
 struct seccomp_builder {
     scmp_filter_ctx ctx;
-    uint32_t set; /* one bit of enum seccomp_sets */
+    uint32_t set;     /* one bit of enum seccomp_sets */
+    struct buf *json; /* not NULL: a profile is written in place of the filter */
+    const char *comma;
     struct err *err;
 };
+
+/* {"names":["socket"],"action":"SCMP_ACT_ERRNO","errnoRet":97,"args":[…]}: the comparisons keep
+ * libseccomp's own names and values. */
+static int seccomp_write(struct seccomp_builder *b, const char *name, uint32_t action,
+                         unsigned count, const struct scmp_arg_cmp *cmp) {
+    static const char *const ops[] = {[SCMP_CMP_EQ] = "EQ",
+                                      [SCMP_CMP_NE] = "NE",
+                                      [SCMP_CMP_GT] = "GT",
+                                      [SCMP_CMP_MASKED_EQ] = "MASKED_EQ"};
+    int rc = buf_printf(b->json, b->err, "%s{\"names\":[\"%s\"],", b->comma, name);
+    if (rc == 0 && action == SCMP_ACT_ALLOW) {
+        rc = buf_puts(b->json, "\"action\":\"SCMP_ACT_ALLOW\",\"args\":[", b->err);
+    } else if (rc == 0) {
+        rc = buf_printf(b->json, b->err, "\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":%u,\"args\":[",
+                        action & 0xffffu);
+    }
+    for (unsigned i = 0; rc == 0 && i < count; i++) {
+        rc = buf_printf(b->json, b->err,
+                        "%s{\"index\":%u,\"value\":%llu,\"valueTwo\":%llu,\"op\":\"SCMP_CMP_%s\"}",
+                        i > 0 ? "," : "", cmp[i].arg, (unsigned long long)cmp[i].datum_a,
+                        (unsigned long long)cmp[i].datum_b, ops[cmp[i].op]);
+    }
+    b->comma = ",\n";
+    return rc == 0 ? buf_puts(b->json, "]}", b->err) : -1;
+}
 
 static int seccomp_add(struct seccomp_builder *b, const char *name, uint32_t action, unsigned count,
                        const struct scmp_arg_cmp *cmp) {
@@ -276,6 +303,11 @@ static int seccomp_add(struct seccomp_builder *b, const char *name, uint32_t act
     }
     if (nr < 0) {
         return 0; /* another architecture's: it cannot be made here */
+    }
+    if (b->json != NULL) {
+        /* Process 1 has yet to load the program, which has the last word. */
+        bool own = strcmp(name, "seccomp") == 0;
+        return seccomp_write(b, name, own ? SCMP_ACT_ALLOW : action, count, cmp);
     }
     int rc = seccomp_rule_add_array(b->ctx, action, nr, count, cmp);
     return rc == 0 ? 0
@@ -341,9 +373,15 @@ static int seccomp_attr(struct seccomp_builder *b, enum scmp_filter_attr attr, u
                : err_set(b->err, ERR_SYSTEM, -rc, "set %s of the filter: %s", what, strerror(-rc));
 }
 
+static int seccomp_head(struct seccomp_builder *b) {
+    if (seccomp_attr(b, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_NOTIFY, "the foreign action") != 0) {
+        return -1;
+    }
+    return seccomp_attr(b, SCMP_FLTATR_CTL_OPTIMIZE, 2, "the binary tree");
+}
+
 static int seccomp_fill(struct seccomp_builder *b) {
-    if (seccomp_attr(b, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_NOTIFY, "the foreign action") != 0 ||
-        seccomp_attr(b, SCMP_FLTATR_CTL_OPTIMIZE, 2, "the binary tree") != 0) {
+    if (b->json == NULL && seccomp_head(b) != 0) {
         return -1;
     }
     size_t also = sizeof seccomp_allowed_default / sizeof seccomp_allowed_default[0];
@@ -403,6 +441,25 @@ int seccomp_build(enum policy_syscalls set, struct seccomp_program *out, struct 
     }
     seccomp_release(b.ctx);
     return rc;
+}
+
+/* The 32-bit tables of the machine are let through as far as they are allowed: for their calls
+ * there is the program's listener, which tells who made one. */
+int seccomp_profile(enum policy_syscalls set, struct buf *out, struct err *err) {
+#ifdef __x86_64__
+    static const char archs[] = "\"SCMP_ARCH_X86_64\",\"SCMP_ARCH_X86\",\"SCMP_ARCH_X32\"";
+#else
+    static const char archs[] = "\"SCMP_ARCH_AARCH64\"";
+#endif
+    struct seccomp_builder b = {.set = 1u << set, .json = out, .comma = "", .err = err};
+    if (buf_printf(out, err,
+                   "{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"defaultErrnoRet\":%d,"
+                   "\"architectures\":[%s],\"syscalls\":[",
+                   ENOSYS, archs) != 0 ||
+        seccomp_fill(&b) != 0) {
+        return -1;
+    }
+    return buf_puts(out, "]}", err);
 }
 
 void seccomp_done(struct seccomp_program *program) {

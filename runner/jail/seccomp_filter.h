@@ -15,6 +15,7 @@
 
 #include <linux/filter.h>
 
+#include "buf.h"
 #include "err.h"
 #include "policy.h"
 
@@ -26,6 +27,10 @@ struct seccomp_program {
 /* Builds the program for a policy's set of system calls, for the architecture this program runs on.
  * On success the caller owns *out (seccomp_done()). */
 int seccomp_build(enum policy_syscalls set, struct seccomp_program *out, struct err *err);
+
+/* The same set as a profile that container engines read (JSON), appended to `out`. It is there
+ * before process 1 loads the program itself, which it therefore lets it do. */
+int seccomp_profile(enum policy_syscalls set, struct buf *out, struct err *err);
 
 /* Releases it. Accepts NULL and a zeroed struct. */
 void seccomp_done(struct seccomp_program *program);

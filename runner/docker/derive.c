@@ -1,0 +1,223 @@
+/* The image of a container is derived from the one that was asked for: a layer with process 1 and the
+ * directories that are mounted on. It is made once, named after what it is made of, and found again
+ * by that name. */
+#include <errno.h>
+#include <jansson.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "maker_internal.h"
+#include "recipe.h"
+#include "str.h"
+
+#define DERIVE_REPO "pinfold-jail"
+#define DERIVE_LAYER_MAX (16u << 20)
+#define DERIVE_MS 60000u
+
+static void derive_find(struct container *c);
+
+static void derive_failed(struct container *c, const struct engine_reply *reply, const char *what) {
+    struct err err;
+    (void)engine_error(reply, what, &err);
+    container_fail(c, reply->status == 404 ? JAIL_STAGE_IMAGE : "engine", &err);
+}
+
+static void derive_keep(struct container *c) {
+    struct maker *m = c->maker;
+    unsigned at = m->images < MAKER_IMAGES_MAX ? m->images++ : m->image_next++ % MAKER_IMAGES_MAX;
+    (void)str_copy(m->image[at].ref, sizeof m->image[at].ref, c->ref);
+    (void)str_copy(m->image[at].derived, sizeof m->image[at].derived, c->image);
+    container_create(c);
+}
+
+/* ---- making it ---- */
+
+static void derive_scrapped(void *arg, const struct engine_reply *reply) {
+    struct container *c = arg;
+    if (container_stopped(c)) {
+        return;
+    }
+    if (reply->status == 204 || reply->status == 404) {
+        c->scrap[0] = '\0';
+    } else {
+        sweep_soon(c->maker, 0);
+    }
+    derive_keep(c);
+}
+
+static void derive_committed(void *arg, const struct engine_reply *reply) {
+    struct container *c = arg;
+    if (container_stopped(c)) {
+        return;
+    }
+    if (reply->status != 201) {
+        derive_failed(c, reply, "deriving an image");
+        return;
+    }
+    char path[MAKER_NAME_MAX + 64];
+    (void)snprintf(path, sizeof path, "/containers/%s?force=1&v=1", c->scrap);
+    const struct engine_request q = {.method = "DELETE", .path = path};
+    (void)container_ask(c, CONTAINER_SCRAP, &q, derive_scrapped);
+}
+
+static void derive_filled(void *arg, const struct engine_reply *reply) {
+    struct container *c = arg;
+    char body[160];
+    char path[2 * MAKER_NAME_MAX + JAIL_IMAGE_MAX + 64];
+    if (container_stopped(c)) {
+        return;
+    }
+    if (reply->status != 200) {
+        derive_failed(c, reply, "putting process 1 into an image");
+        return;
+    }
+    (void)snprintf(path, sizeof path, "/commit?container=%s&repo=%s&tag=%s&pause=0", c->scrap,
+                   DERIVE_REPO, strchr(c->image, ':') + 1);
+    int n = snprintf(body, sizeof body, "{\"Labels\":{\"%s\":\"%s\"}}", RECIPE_LABEL_OWNER,
+                     c->maker->cfg.owner);
+    const struct engine_request q = {
+        .method = "POST", .path = path, .body = body, .len = (size_t)n, .timeout_ms = DERIVE_MS};
+    (void)container_ask(c, CONTAINER_KEEP, &q, derive_committed);
+}
+
+static void derive_imported(void *arg, const struct engine_reply *reply) {
+    struct container *c = arg;
+    if (container_stopped(c)) {
+        return;
+    }
+    if (reply->status != 200 || strstr(reply->body, "\"error\"") != NULL) {
+        derive_failed(c, reply, "making an image");
+        return;
+    }
+    derive_keep(c);
+}
+
+/* `path`: where to. The layer is the body. */
+static void derive_put(struct container *c, enum container_phase phase, const char *method,
+                       const char *path, engine_done *done) {
+    struct buf layer;
+    struct err err;
+    buf_init(&layer, DERIVE_LAYER_MAX);
+    if (recipe_layer(c->maker->cfg.init_fd, phase == CONTAINER_IMPORT, &layer, &err) != 0) {
+        container_fail(c, "container", &err);
+    } else {
+        const struct engine_request q = {.method = method,
+                                         .path = path,
+                                         .type = "application/x-tar",
+                                         .body = layer.data,
+                                         .len = layer.len,
+                                         .timeout_ms = DERIVE_MS};
+        (void)container_ask(c, phase, &q, done);
+    }
+    buf_done(&layer);
+}
+
+static void derive_based(void *arg, const struct engine_reply *reply) {
+    struct container *c = arg;
+    char path[MAKER_NAME_MAX + 64];
+    if (container_stopped(c)) {
+        return;
+    }
+    if (reply->status != 201) {
+        derive_failed(c, reply, "making a container to derive an image");
+        return;
+    }
+    (void)snprintf(path, sizeof path, "/containers/%s/archive?path=/", c->scrap);
+    derive_put(c, CONTAINER_FILL, "PUT", path, derive_filled);
+}
+
+/* It is never started. */
+static void derive_base(struct container *c) {
+    char path[MAKER_NAME_MAX + 64];
+    char body[512];
+    (void)snprintf(c->scrap, sizeof c->scrap, "%.80s-image", c->name);
+    (void)snprintf(path, sizeof path, "/containers/create?name=%s", c->scrap);
+    int n = snprintf(body, sizeof body,
+                     "{\"Image\":\"%s\",\"Entrypoint\":[\"%s\"],\"NetworkDisabled\":true,"
+                     "\"HostConfig\":{\"NetworkMode\":\"none\",\"LogConfig\":{\"Type\":\"none\"}},"
+                     "\"Labels\":{\"%s\":\"%s\"}}",
+                     c->ref, RECIPE_INIT, RECIPE_LABEL_OWNER, c->maker->cfg.owner);
+    const struct engine_request q = {
+        .method = "POST", .path = path, .body = body, .len = (size_t)n, .timeout_ms = DERIVE_MS};
+    (void)container_ask(c, CONTAINER_BASE, &q, derive_based);
+}
+
+static void derive_found(void *arg, const struct engine_reply *reply) {
+    struct container *c = arg;
+    char path[JAIL_IMAGE_MAX + 64];
+    if (container_stopped(c)) {
+        return;
+    }
+    if (reply->status == 200) {
+        derive_keep(c);
+    } else if (reply->status != 404) {
+        derive_failed(c, reply, "looking for an image");
+    } else if (c->ref[0] == '\0') {
+        (void)snprintf(path, sizeof path, "/images/create?fromSrc=-&repo=%s&tag=%s", DERIVE_REPO,
+                       strchr(c->image, ':') + 1);
+        derive_put(c, CONTAINER_IMPORT, "POST", path, derive_imported);
+    } else {
+        derive_base(c);
+    }
+}
+
+static void derive_find(struct container *c) {
+    char path[JAIL_IMAGE_MAX + 32];
+    (void)snprintf(path, sizeof path, "/images/%s/json", c->image);
+    const struct engine_request q = {.method = "GET", .path = path};
+    (void)container_ask(c, CONTAINER_FIND, &q, derive_found);
+}
+
+/* ---- what is it made of? ---- */
+
+/* Named by the engine's own id of the image, whose digest that is, and by process 1. */
+static int derive_name(struct container *c, const char *id) {
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    char hex[2 * sizeof hash + 1];
+    (void)crypto_hash_sha256(hash, (const unsigned char *)id, strlen(id));
+    (void)sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+    int n = snprintf(c->image, sizeof c->image, "%s:%s-%.24s", DERIVE_REPO, c->maker->tag, hex);
+    return n < (int)sizeof c->image ? 0 : -1;
+}
+
+static void derive_looked(void *arg, const struct engine_reply *reply) {
+    struct container *c = arg;
+    if (container_stopped(c)) {
+        return;
+    }
+    if (reply->status != 200) {
+        derive_failed(c, reply, "looking for an image");
+        return;
+    }
+    json_t *root = json_loadb(reply->body, reply->len, JSON_REJECT_DUPLICATES, NULL);
+    const char *id = json_string_value(json_object_get(root, "Id"));
+    int rc = id != NULL ? derive_name(c, id) : -1;
+    json_decref(root);
+    if (rc != 0) {
+        derive_failed(c, reply, "reading an image's description");
+        return;
+    }
+    derive_find(c);
+}
+
+void derive_image(struct container *c) {
+    struct maker *m = c->maker;
+    char path[JAIL_IMAGE_MAX + 32];
+    for (unsigned i = 0; i < m->images; i++) {
+        if (strcmp(m->image[i].ref, c->ref) == 0) {
+            (void)str_copy(c->image, sizeof c->image, m->image[i].derived);
+            container_create(c);
+            return;
+        }
+    }
+    if (c->ref[0] == '\0') {
+        (void)derive_name(c, "");
+        derive_find(c);
+        return;
+    }
+    (void)snprintf(path, sizeof path, "/images/%s/json", c->ref);
+    const struct engine_request q = {.method = "GET", .path = path};
+    (void)container_ask(c, CONTAINER_LOOK, &q, derive_looked);
+}

@@ -1,0 +1,155 @@
+#include "maker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "fd.h"
+#include "maker_internal.h"
+#include "recipe.h"
+#include "str.h"
+
+#define MAKER_HOST "host" /* the image that stands for what the engine's host offers by default */
+#define MAKER_PROFILE_MAX (1u << 20)
+#define MAKER_REF_PREFIX "sha256:"
+
+/* STATE/images/NAME/engine: one line, the id of an image that the engine has. Only root may say. */
+static int maker_read_ref(int images, const char *name, char ref[JAIL_IMAGE_MAX], struct err *err) {
+    char path[WIRE_NAME_MAX + 16];
+    char text[JAIL_IMAGE_MAX];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "%s/engine", name);
+    fd_cleanup int fd =
+        images < 0 ? -1 : openat(images, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        return err_set(err, ERR_INVALID, ENOENT, "there is no image %s for the Docker engine", name);
+    }
+    if (st.st_uid != 0 || (st.st_mode & 022)) {
+        return err_set(err, ERR_INVALID, EPERM, "the id of image %s can be changed by others", name);
+    }
+    ssize_t n = read(fd, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+    size_t prefix = strlen(MAKER_REF_PREFIX);
+    if (strncmp(text, MAKER_REF_PREFIX, prefix) != 0 || strlen(text) != prefix + 64 ||
+        strspn(text + prefix, "0123456789abcdef") != 64) {
+        return err_set(err, ERR_INVALID, EINVAL, "the id of image %s is no digest", name);
+    }
+    return str_copy(ref, JAIL_IMAGE_MAX, text) ? 0 : -1;
+}
+
+static int maker_image(void *arg, const char *name, char ref[JAIL_IMAGE_MAX], struct err *err) {
+    const struct maker *m = arg;
+    if (!str_is_name(name)) {
+        return err_set(err, ERR_INVALID, ENOENT, "there is no such image");
+    }
+    if (strcmp(name, MAKER_HOST) != 0) {
+        return maker_read_ref(m->cfg.images_dirfd, name, ref, err);
+    }
+    if (m->cfg.host_image == NULL) {
+        return err_set(err, ERR_INVALID, ENOENT,
+                       "pinfold-runner-docker was not told what image \"host\" stands for "
+                       "(--host-image)");
+    }
+    return str_copy(ref, JAIL_IMAGE_MAX, m->cfg.host_image)
+               ? 0
+               : err_set(err, ERR_INVALID, EINVAL, "the name behind --host-image is too long");
+}
+
+static const char *maker_health(void *arg) {
+    const struct maker *m = arg;
+    return engine_health(m->engine);
+}
+
+/* An engine that has come back may have lost images, and have kept containers. */
+static void maker_engine_changed(void *arg) {
+    struct maker *m = arg;
+    if (engine_life(m->engine) != m->life) {
+        m->life = engine_life(m->engine);
+        m->images = 0;
+        sweep_soon(m, 0);
+    }
+    m->cfg.changed(m->cfg.arg);
+}
+
+static int maker_profiles(struct maker *m, struct err *err) {
+    for (int set = 0; set < 2; set++) {
+        struct buf text;
+        buf_init(&text, MAKER_PROFILE_MAX);
+        if (seccomp_profile((enum policy_syscalls)set, &text, err) != 0) {
+            buf_done(&text);
+            return -1;
+        }
+        m->profile[set] = buf_take(&text);
+    }
+    return 0;
+}
+
+/* What an image was derived with: a new pinfold-init makes new ones. */
+static int maker_tag(struct maker *m, struct err *err) {
+    unsigned char hash[crypto_hash_sha256_BYTES];
+    char hex[2 * sizeof hash + 1];
+    struct buf layer;
+    buf_init(&layer, 16u << 20);
+    int rc = recipe_layer(m->cfg.init_fd, true, &layer, err);
+    if (rc == 0) {
+        (void)crypto_hash_sha256(hash, (const unsigned char *)layer.data, layer.len);
+        (void)sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
+        (void)snprintf(m->tag, sizeof m->tag, "%.16s", hex);
+    }
+    buf_done(&layer);
+    return rc;
+}
+
+struct maker *maker_new(const struct maker_config *cfg, struct err *err) {
+    struct maker *m = calloc(1, sizeof *m);
+    if (m == NULL || sodium_init() < 0) {
+        free(m);
+        (void)err_set(err, ERR_SYSTEM, ENOMEM, "preparing to make containers: out of memory");
+        return NULL;
+    }
+    m->cfg = *cfg;
+    m->jails = (struct jail_maker){.contained = true,
+                                   .arg = m,
+                                   .begin = container_begin,
+                                   .end = container_end,
+                                   .image = maker_image,
+                                   .health = maker_health};
+    const struct engine_config engine = {
+        .loop = cfg->loop, .socket = cfg->socket, .changed = maker_engine_changed, .arg = m};
+    m->engine = engine_new(&engine, err);
+    if (m->engine == NULL || maker_profiles(m, err) != 0 || maker_tag(m, err) != 0) {
+        maker_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+void maker_free(struct maker *m) {
+    if (m == NULL) {
+        return;
+    }
+    loop_timer_stop(m->cfg.loop, &m->sweep_timer);
+    engine_free(m->engine);
+    free(m->profile[0]);
+    free(m->profile[1]);
+    free(m);
+}
+
+const struct jail_maker *maker_jails(const struct maker *m) {
+    return &m->jails;
+}
+
+struct engine *maker_engine(const struct maker *m) {
+    return m->engine;
+}
+
+bool maker_swept(const struct maker *m) {
+    return m->swept;
+}

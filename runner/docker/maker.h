@@ -1,0 +1,40 @@
+/* Makes jails of containers: the jail_maker of a shard whose jails an engine makes.
+ *
+ * A container is made for one jail: create, start, take its process 1 (take.h), prepare it from
+ * outside (place.h); from then on it is a jail like any other, and the engine is not asked again
+ * before the end. Killing does not need the engine either: process 1 is killed, and with it goes all
+ * that is in its pid namespace. What the engine keeps of it is removed, now or, when the engine does
+ * not answer, when it does again: by the label that every container has. */
+#pragma once
+
+#include <stdint.h>
+
+#include "engine.h"
+#include "err.h"
+#include "jail.h"
+#include "log.h"
+#include "loop.h"
+
+struct maker;
+
+struct maker_config {
+    struct loop *loop; /* borrowed, as all that follows */
+    struct log *log;
+    const char *socket;     /* of the engine */
+    const char *owner;      /* labels what is made; nobody else's has it */
+    const char *host_image; /* what image "host" stands for; NULL = there is none */
+    int images_dirfd;       /* STATE/images: NAME/engine has the id of NAME; -1 = none */
+    int init_fd;            /* sealed memfd of pinfold-init */
+    void (*changed)(void *arg); /* the health of the engine */
+    void *arg;
+};
+
+#define MAKER_IMAGE_EMPTY "" /* of a plan: nothing but process 1, for the self-test */
+
+struct maker *maker_new(const struct maker_config *cfg, struct err *err);
+/* Its jails must be gone. NULL allowed. */
+void maker_free(struct maker *m);
+const struct jail_maker *maker_jails(const struct maker *m);
+struct engine *maker_engine(const struct maker *m);
+/* Containers of this owner that nobody here knows are still there, or it is not known yet. */
+bool maker_swept(const struct maker *m);

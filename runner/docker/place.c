@@ -1,0 +1,249 @@
+/* Theory of operation. The engine made a mount namespace: the image, read-only, an own /proc, a /dev
+ * with the harmless devices, and on /workspace the one file system that can be written. Into that
+ * namespace the process goes that is forked here, with all powers of the runner; no path is followed
+ * through a symbolic link, since the image may have made one. In the end it looks at what is mounted:
+ * anything that is not on the list of what there should be, such as a volume or a file of the host
+ * that the engine put there, was taken away, or the jail is not made. */
+#include "place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "buf.h"
+#include "fd.h"
+#include "initmsg.h"
+#include "mnt.h"
+#include "str.h"
+#include "wire.h"
+
+#define PLACE_TMPFS_MAGIC 0x01021994
+#define PLACE_MOUNTS_MAX (1u << 20)
+#define PLACE_ROUNDS_MAX 256
+
+struct place {
+    int pidfd;
+    uint32_t writable;
+    int root; /* of the container */
+    int base; /* of the writable file system */
+};
+
+struct place_dir {
+    uint32_t bit;
+    mode_t mode;
+    uid_t owner;
+    const char *name;   /* within the writable file system */
+    const char *target; /* relative to the root */
+};
+
+/* As setup_dirs of init/setup.c; /workspace last, since it hides the base. */
+static const struct place_dir place_dirs[] = {
+    {WIRE_WRITABLE_HOME, 0755, INITMSG_UID_USER, "home", "home/user"},
+    {WIRE_WRITABLE_TMP, 01777, 0, "tmp", "tmp"},
+    {WIRE_WRITABLE_VAR_TMP, 01777, 0, "var_tmp", "var/tmp"},
+    {WIRE_WRITABLE_SHM, 01777, 0, "shm", "dev/shm"},
+    {WIRE_WRITABLE_WORKSPACE, 0755, INITMSG_UID_USER, "workspace", "workspace"},
+};
+
+static int place_enter(struct place *p, struct err *err) {
+    if (setns(p->pidfd, CLONE_NEWNS) != 0) {
+        return err_sys(err, "entering the mount namespace of a container");
+    }
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+        return err_sys(err, "making its mounts private");
+    }
+    p->root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return p->root < 0 ? err_sys(err, "opening its root") : 0;
+}
+
+static int place_readonly(struct place *p, struct err *err) {
+    struct statvfs fs;
+    if (fstatvfs(p->root, &fs) != 0) {
+        return err_sys(err, "looking at the root");
+    }
+    return fs.f_flag & ST_RDONLY ? 0 : err_set(err, ERR_STATE, EPERM, "the root can be written");
+}
+
+/* Is it one of the mounts that a jail is to have? /proc is masked by mounts of the engine's. */
+static bool place_expected(const char *path) {
+    static const char *const whole[] = {"/", "/proc", "/dev", "/dev/pts", "/workspace"};
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        if (strcmp(path, whole[i]) == 0) {
+            return true;
+        }
+    }
+    return strncmp(path, "/proc/", 6) == 0;
+}
+
+/* The last mount of the list that should not be there, in out[size]: the last is on top. */
+static int place_stranger(char *out, size_t size, struct err *err) {
+    struct buf text;
+    char point[512];
+    out[0] = '\0';
+    buf_init(&text, PLACE_MOUNTS_MAX);
+    int rc = fd_read_file(AT_FDCWD, "/proc/thread-self/mountinfo", &text, err);
+    char *save = NULL;
+    for (char *line = rc == 0 && text.len > 0 ? strtok_r(text.data, "\n", &save) : NULL;
+         line != NULL && rc == 0; line = strtok_r(NULL, "\n", &save)) {
+        if (sscanf(line, "%*d %*d %*s %*s %511s", point) != 1 || strchr(point, '\\') != NULL) {
+            rc = err_set(err, ERR_INVALID, EINVAL, "a mount of the image has an unusual name");
+        } else if (!place_expected(point) && !str_copy(out, size, point)) {
+            rc = err_set(err, ERR_INVALID, EINVAL, "a mount of the image has a very long name");
+        }
+    }
+    buf_done(&text);
+    return rc;
+}
+
+/* Volumes of the image, the engine's files over /etc, /sys, message queues. */
+static int place_strangers(struct place *p, struct err *err) {
+    char path[512];
+    (void)p;
+    for (int i = 0; i < PLACE_ROUNDS_MAX; i++) {
+        if (place_stranger(path, sizeof path, err) != 0) {
+            return -1;
+        }
+        if (path[0] == '\0') {
+            return 0;
+        }
+        if (umount2(path, MNT_DETACH | UMOUNT_NOFOLLOW) != 0) {
+            return err_sys(err, "taking the mount %s away", path);
+        }
+    }
+    return err_set(err, ERR_LIMIT, EBUSY, "the container has too many mounts");
+}
+
+/* hidepid: the processes of the runner's side, into which nobody may look, are not even listed.
+ * Read-only: nothing there is to be written, not even an own oom_score_adj. The engine's mounts over
+ * it stay. */
+static int place_proc(struct place *p, struct err *err) {
+    (void)p;
+    if (mount(NULL, "/proc", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") !=
+            0 ||
+        mount(NULL, "/proc", NULL,
+              MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) != 0) {
+        return err_sys(err, "narrowing /proc");
+    }
+    return 0;
+}
+
+static int place_base(struct place *p, struct err *err) {
+    struct statfs fs;
+    p->base = mnt_open_target(p->root, "workspace", S_IFDIR, err);
+    if (p->base < 0) {
+        return -1;
+    }
+    if (fstatfs(p->base, &fs) != 0 || fs.f_type != PLACE_TMPFS_MAGIC) {
+        return err_set(err, ERR_STATE, ENOTSUP, "the engine mounted no tmpfs on /workspace");
+    }
+    return 0;
+}
+
+static int place_bind(struct place *p, const struct place_dir *d, struct err *err) {
+    if (mkdirat(p->base, d->name, 0700) != 0 ||
+        fchownat(p->base, d->name, d->owner, d->owner, AT_SYMLINK_NOFOLLOW) != 0) {
+        return err_sys(err, "making the directory %s", d->name);
+    }
+    fd_cleanup int dir = openat(p->base, d->name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0 || fchmod(dir, d->mode) != 0) {
+        return err_sys(err, "making the directory %s", d->name);
+    }
+    fd_cleanup int tree =
+        mnt_clone(dir, "", false, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    if (tree < 0) {
+        return -1;
+    }
+    fd_cleanup int target = mnt_open_target(p->root, d->target, S_IFDIR, err);
+    return target < 0 ? -1 : mnt_attach(tree, target, err);
+}
+
+static int place_writable(struct place *p, struct err *err) {
+    umask(0);
+    if ((p->writable & WIRE_WRITABLE_SHM) && mkdirat(p->root, "dev/shm", 0755) != 0 &&
+        errno != EEXIST) {
+        return err_sys(err, "making /dev/shm");
+    }
+    for (size_t i = 0; i < sizeof place_dirs / sizeof place_dirs[0]; i++) {
+        if ((p->writable & place_dirs[i].bit) && place_bind(p, &place_dirs[i], err) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* /dev of the engine is a tmpfs of its own, in which nothing is to be made. */
+static int place_dev(struct place *p, struct err *err) {
+    (void)p;
+    if (mount(NULL, "/dev", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NOEXEC, NULL) !=
+        0) {
+        return err_sys(err, "making /dev read-only");
+    }
+    return 0;
+}
+
+/* In this order: what the engine put there goes before anything of ours hides it. */
+static const struct place_step {
+    const char *name;
+    int (*run)(struct place *p, struct err *err);
+} place_steps[] = {
+    {"enter", place_enter}, {"root", place_readonly},     {"strangers", place_strangers},
+    {"proc", place_proc},   {"base", place_base},         {"writable", place_writable},
+    {"dev", place_dev},
+};
+
+static void __attribute__((noreturn)) place_child(struct place *p, int sock) {
+    struct place_report report = {0};
+    struct err err;
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    for (size_t i = 0; i < sizeof place_steps / sizeof place_steps[0]; i++) {
+        err_clear(&err);
+        if (place_steps[i].run(p, &err) == 0) {
+            continue;
+        }
+        report.code = err.code != 0 ? err.code : EIO;
+        (void)snprintf(report.step, sizeof report.step, "%s", place_steps[i].name);
+        (void)snprintf(report.text, sizeof report.text, "%.250s", err.text);
+        (void)fd_send(sock, &report, sizeof report, NULL, 0, NULL);
+        _exit(1);
+    }
+    _exit(fd_send(sock, &report, sizeof report, &p->base, 1, NULL) == 0 ? 0 : 1);
+}
+
+/* The child holds copies of all that the shard has open: for as long as it takes, and no longer. */
+int place_start(int pidfd, uint32_t writable, int *sock, pid_t *child, struct err *err) {
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
+        return err_sys(err, "making a socket");
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct place p = {.writable = writable, .root = -1, .base = -1};
+        if (dup2(pidfd, 0) < 0 || dup2(pair[1], 1) < 0 || syscall(SYS_close_range, 3, ~0U, 0) != 0) {
+            _exit(1);
+        }
+        p.pidfd = 0;
+        place_child(&p, 1);
+    }
+    fd_close(&pair[1]);
+    if (pid < 0) {
+        (void)err_sys(err, "forking a process that prepares a container");
+        fd_close(&pair[0]);
+        return -1;
+    }
+    *sock = pair[0];
+    *child = pid;
+    return 0;
+}
