@@ -70,7 +70,7 @@ PACKAGES_lint := clang-format-14 python3
 # Directories. INC is the fence: a file may include headers of its own directory and of those named
 # here, and of nothing else, because the compiler is given no other path.
 
-DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/init \
+DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/docker runner/init \
     server/api server agent-client/verify agent-client/model agent-client/permission \
     agent-client/workspace agent-client/undo agent-client/agent agent-client tests/bench
 
@@ -79,6 +79,7 @@ INC_runner/wire := runner/base
 INC_runner/policy := runner/wire runner/base
 INC_runner/jail := runner/policy runner/wire runner/base
 INC_runner/main := runner/jail runner/policy runner/wire runner/base
+INC_runner/docker := runner/main runner/jail runner/policy runner/wire runner/base
 INC_runner/init := runner/wire runner/base
 INC_server/api := runner/wire runner/base
 INC_server := server/api runner/wire runner/base
@@ -95,6 +96,7 @@ INC_tests/bench := agent-client/permission agent-client/undo runner/base
 # Libraries by pkg-config name, per directory that calls them.
 PKG_runner/policy := jansson libsodium
 PKG_runner/jail := libseccomp libcap libcgroup
+PKG_runner/docker := libcurl jansson libsodium
 PKG_server/api := jansson libsodium
 PKG_server := libmicrohttpd gnutls libarchive libsodium libcap sqlite3
 PKG_agent-client/model := jansson libcurl
@@ -107,9 +109,10 @@ PKG_agent-client := libcurl libsodium libarchive
 PKG_tests/bench := libseccomp jansson libmicrohttpd libsodium
 
 # Programs: the directory that holds main() and the variant that it is built as.
-PROGRAMS := pinfold-server pinfold-runner pinfold-init pinfold
+PROGRAMS := pinfold-server pinfold-runner pinfold-runner-docker pinfold-init pinfold
 MAIN_pinfold-server := server
 MAIN_pinfold-runner := runner/main
+MAIN_pinfold-runner-docker := runner/docker
 MAIN_pinfold-init := runner/init
 MAIN_pinfold := agent-client
 SAN_PROGRAMS := pinfold-server pinfold

@@ -211,8 +211,8 @@ static void container_place(struct container *c) {
     c->phase = CONTAINER_PLACE;
     if (place_start(c->pidfd, c->writable, &c->report, &c->placer, &err) != 0 ||
         loop_add(loop, &c->report_src, c->report, EPOLLIN, container_report, c, &err) != 0 ||
-        loop_timer_at(loop, &c->timer, clock_mono_ns() + CONTAINER_PLACE_NS, container_place_late, c,
-                      &err) != 0) {
+        loop_timer_at(loop, &c->timer, clock_mono_ns() + CONTAINER_PLACE_NS, container_place_late,
+                      c, &err) != 0) {
         container_fail(c, "container", &err);
     }
 }
@@ -227,8 +227,8 @@ static void container_take(void *arg) {
     if (c->control >= 0) {
         container_place(c);
     } else if (err.code == EAGAIN && now < c->deadline_ns) {
-        (void)loop_timer_at(c->maker->cfg.loop, &c->timer, now + CONTAINER_LOOK_NS, container_take, c,
-                            NULL);
+        (void)loop_timer_at(c->maker->cfg.loop, &c->timer, now + CONTAINER_LOOK_NS, container_take,
+                            c, NULL);
     } else {
         container_fail(c, "container", &err);
     }
@@ -240,9 +240,9 @@ static void container_inspected(void *arg, const struct engine_reply *reply) {
     if (container_stopped(c)) {
         return;
     }
-    json_t *root =
-        reply->status == 200 ? json_loadb(reply->body, reply->len, JSON_REJECT_DUPLICATES, NULL)
-                             : NULL;
+    json_t *root = reply->status == 200
+                       ? json_loadb(reply->body, reply->len, JSON_REJECT_DUPLICATES, NULL)
+                       : NULL;
     json_int_t pid = json_integer_value(json_object_get(json_object_get(root, "State"), "Pid"));
     json_decref(root);
     if (reply->status != 200) {
@@ -354,7 +354,8 @@ int container_begin(void *arg, struct jail *jail, const struct jail_plan *plan, 
         return err_set(err, ERR_SYSTEM, EIO, "%s", sick);
     }
     struct container *c = calloc(1, sizeof *c);
-    if (c == NULL || !str_copy(c->ref, sizeof c->ref, plan->image)) {
+    if (c == NULL || !str_copy(c->ref, sizeof c->ref, plan->image) ||
+        !str_copy(c->image_name, sizeof c->image_name, plan->image_name)) {
         free(c);
         return err_set(err, ERR_SYSTEM, ENOMEM, "making a container: out of memory");
     }

@@ -1,6 +1,6 @@
-/* The image of a container is derived from the one that was asked for: a layer with process 1 and the
- * directories that are mounted on. It is made once, named after what it is made of, and found again
- * by that name. */
+/* The image of a container is derived from the one that was asked for: a layer with process 1 and
+ * the directories that are mounted on. It is made once, named after what it is made of, and found
+ * again by that name. */
 #include <errno.h>
 #include <jansson.h>
 #include <sodium.h>

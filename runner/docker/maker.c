@@ -1,65 +1,44 @@
 #include "maker.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "fd.h"
+#include "image_pin.h"
 #include "maker_internal.h"
 #include "recipe.h"
 #include "str.h"
 
 #define MAKER_HOST "host" /* the image that stands for what the engine's host offers by default */
 #define MAKER_PROFILE_MAX (1u << 20)
-#define MAKER_REF_PREFIX "sha256:"
 
-/* STATE/images/NAME/engine: one line, the id of an image that the engine has. Only root may say. */
-static int maker_read_ref(int images, const char *name, char ref[JAIL_IMAGE_MAX], struct err *err) {
-    char path[WIRE_NAME_MAX + 16];
-    char text[JAIL_IMAGE_MAX];
-    struct stat st;
-    (void)snprintf(path, sizeof path, "%s/engine", name);
-    fd_cleanup int fd =
-        images < 0 ? -1 : openat(images, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        return err_set(err, ERR_INVALID, ENOENT, "there is no image %s for the Docker engine", name);
-    }
-    if (st.st_uid != 0 || (st.st_mode & 022)) {
-        return err_set(err, ERR_INVALID, EPERM, "the id of image %s can be changed by others", name);
-    }
-    ssize_t n = read(fd, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    size_t prefix = strlen(MAKER_REF_PREFIX);
-    if (strncmp(text, MAKER_REF_PREFIX, prefix) != 0 || strlen(text) != prefix + 64 ||
-        strspn(text + prefix, "0123456789abcdef") != 64) {
-        return err_set(err, ERR_INVALID, EINVAL, "the id of image %s is no digest", name);
-    }
-    return str_copy(ref, JAIL_IMAGE_MAX, text) ? 0 : -1;
-}
-
-static int maker_image(void *arg, const char *name, char ref[JAIL_IMAGE_MAX], struct err *err) {
+/* An imported image is known to the engine by its digest: one that was imported anew is another
+ * one. */
+static int maker_image(void *arg, const char *name, char ref[JAIL_IMAGE_MAX], uint8_t sha256[32],
+                       struct err *err) {
     const struct maker *m = arg;
-    if (!str_is_name(name)) {
-        return err_set(err, ERR_INVALID, ENOENT, "there is no such image");
-    }
-    if (strcmp(name, MAKER_HOST) != 0) {
-        return maker_read_ref(m->cfg.images_dirfd, name, ref, err);
-    }
-    if (m->cfg.host_image == NULL) {
+    char hex[2 * 32 + 1];
+    if (strcmp(name, MAKER_HOST) == 0 && m->cfg.host_image == NULL) {
         return err_set(err, ERR_INVALID, ENOENT,
                        "pinfold-runner-docker was not told what image \"host\" stands for "
                        "(--host-image)");
     }
-    return str_copy(ref, JAIL_IMAGE_MAX, m->cfg.host_image)
-               ? 0
-               : err_set(err, ERR_INVALID, EINVAL, "the name behind --host-image is too long");
+    if (strcmp(name, MAKER_HOST) == 0) {
+        return str_copy(ref, JAIL_IMAGE_MAX, m->cfg.host_image)
+                   ? 0
+                   : err_set(err, ERR_INVALID, EINVAL, "the name behind --host-image is too long");
+    }
+    if (m->cfg.images_dirfd < 0 || !str_is_name(name)) {
+        return err_set(err, ERR_INVALID, ENOENT, "there is no image %.64s", name);
+    }
+    if (image_pin_read(m->cfg.images_dirfd, name, sha256, err) != 0) {
+        return -1;
+    }
+    (void)sodium_bin2hex(hex, sizeof hex, sha256, 32);
+    (void)snprintf(ref, JAIL_IMAGE_MAX, "%s%s", MAKER_IMAGE_PREFIX, hex);
+    return 0;
 }
 
 static const char *maker_health(void *arg) {

@@ -2,9 +2,9 @@
  *
  * A container is made for one jail: create, start, take its process 1 (take.h), prepare it from
  * outside (place.h); from then on it is a jail like any other, and the engine is not asked again
- * before the end. Killing does not need the engine either: process 1 is killed, and with it goes all
- * that is in its pid namespace. What the engine keeps of it is removed, now or, when the engine does
- * not answer, when it does again: by the label that every container has. */
+ * before the end. Killing does not need the engine either: process 1 is killed, and with it goes
+ * all that is in its pid namespace. What the engine keeps of it is removed, now or, when the engine
+ * does not answer, when it does again: by the label that every container has. */
 #pragma once
 
 #include <stdint.h>
@@ -20,15 +20,16 @@ struct maker;
 struct maker_config {
     struct loop *loop; /* borrowed, as all that follows */
     struct log *log;
-    const char *socket;     /* of the engine */
-    const char *owner;      /* labels what is made; nobody else's has it */
-    const char *host_image; /* what image "host" stands for; NULL = there is none */
-    int images_dirfd;       /* STATE/images: NAME/engine has the id of NAME; -1 = none */
-    int init_fd;            /* sealed memfd of pinfold-init */
+    const char *socket;         /* of the engine */
+    const char *owner;          /* labels what is made; nobody else's has it */
+    const char *host_image;     /* what image "host" stands for; NULL = there is none */
+    int images_dirfd;           /* STATE/images; -1 = none */
+    int init_fd;                /* sealed memfd of pinfold-init */
     void (*changed)(void *arg); /* the health of the engine */
     void *arg;
 };
 
+#define MAKER_IMAGE_PREFIX "pinfold-image:" /* then the digest of an imported image */
 #define MAKER_IMAGE_EMPTY "" /* of a plan: nothing but process 1, for the self-test */
 
 struct maker *maker_new(const struct maker_config *cfg, struct err *err);

@@ -1,5 +1,5 @@
-/* Inside of the maker: its containers (container.c), the images that they are made of (derive.c), what is left of an
- * earlier life (sweep.c). */
+/* Inside of the maker: its containers (container.c), the images that they are made of (derive.c),
+ * what is left of an earlier life (sweep.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -19,12 +19,12 @@ struct maker_image {
 };
 
 enum container_phase {
-    CONTAINER_LOOK,  /* for the image */
-    CONTAINER_FIND,  /* for the one that was derived of it */
-    CONTAINER_BASE,  /* a container is made to derive it */
-    CONTAINER_FILL,  /* process 1 is put into that */
-    CONTAINER_KEEP,  /* it becomes an image */
-    CONTAINER_SCRAP, /* it goes */
+    CONTAINER_LOOK,   /* for the image */
+    CONTAINER_FIND,   /* for the one that was derived of it */
+    CONTAINER_BASE,   /* a container is made to derive it */
+    CONTAINER_FILL,   /* process 1 is put into that */
+    CONTAINER_KEEP,   /* it becomes an image */
+    CONTAINER_SCRAP,  /* it goes */
     CONTAINER_IMPORT, /* the empty image */
     CONTAINER_CREATE,
     CONTAINER_START,
@@ -47,13 +47,14 @@ struct container {
     char scrap[MAKER_NAME_MAX]; /* of the container that an image is derived with */
     char id[MAKER_ID_SIZE];
     char ref[JAIL_IMAGE_MAX]; /* what was asked for */
+    char image_name[WIRE_NAME_MAX];
     char image[JAIL_IMAGE_MAX]; /* the derived one */
     enum policy_syscalls syscalls;
     uint32_t writable;
     struct limits limits, ceiling;
     pid_t pid;
     int pidfd, control;
-    int report;         /* socket of the process that places */
+    int report; /* socket of the process that places */
     pid_t placer;
     struct loop_source report_src;
     struct loop_timer timer;
@@ -66,7 +67,7 @@ struct maker {
     struct engine *engine;
     uint64_t life; /* of the engine, when it was last swept */
     uint64_t serial;
-    char tag[24]; /* of this pinfold-init */
+    char tag[24];     /* of this pinfold-init */
     char *profile[2]; /* by enum policy_syscalls */
     struct container *containers;
     struct maker_image image[MAKER_IMAGES_MAX];

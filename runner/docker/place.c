@@ -1,9 +1,9 @@
-/* Theory of operation. The engine made a mount namespace: the image, read-only, an own /proc, a /dev
- * with the harmless devices, and on /workspace the one file system that can be written. Into that
- * namespace the process goes that is forked here, with all powers of the runner; no path is followed
- * through a symbolic link, since the image may have made one. In the end it looks at what is mounted:
- * anything that is not on the list of what there should be, such as a volume or a file of the host
- * that the engine put there, was taken away, or the jail is not made. */
+/* Theory of operation. The engine made a mount namespace: the image, read-only, an own /proc, a
+ * /dev with the harmless devices, and on /workspace the one file system that can be written. Into
+ * that namespace the process goes that is forked here, with all powers of the runner; no path is
+ * followed through a symbolic link, since the image may have made one. In the end it looks at what
+ * is mounted: anything that is not on the list of what there should be, such as a volume or a file
+ * of the host that the engine put there, was taken away, or the jail is not made. */
 #include "place.h"
 
 #include <errno.h>
@@ -37,6 +37,7 @@
 struct place {
     int pidfd;
     uint32_t writable;
+    int proc; /* the host's: this process is not in that of the container */
     int root; /* of the container */
     int base; /* of the writable file system */
 };
@@ -59,6 +60,10 @@ static const struct place_dir place_dirs[] = {
 };
 
 static int place_enter(struct place *p, struct err *err) {
+    p->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (p->proc < 0) {
+        return err_sys(err, "opening /proc");
+    }
     if (setns(p->pidfd, CLONE_NEWNS) != 0) {
         return err_sys(err, "entering the mount namespace of a container");
     }
@@ -89,12 +94,12 @@ static bool place_expected(const char *path) {
 }
 
 /* The last mount of the list that should not be there, in out[size]: the last is on top. */
-static int place_stranger(char *out, size_t size, struct err *err) {
+static int place_stranger(const struct place *p, char *out, size_t size, struct err *err) {
     struct buf text;
     char point[512];
     out[0] = '\0';
     buf_init(&text, PLACE_MOUNTS_MAX);
-    int rc = fd_read_file(AT_FDCWD, "/proc/thread-self/mountinfo", &text, err);
+    int rc = fd_read_file(p->proc, "self/mountinfo", &text, err);
     char *save = NULL;
     for (char *line = rc == 0 && text.len > 0 ? strtok_r(text.data, "\n", &save) : NULL;
          line != NULL && rc == 0; line = strtok_r(NULL, "\n", &save)) {
@@ -111,9 +116,8 @@ static int place_stranger(char *out, size_t size, struct err *err) {
 /* Volumes of the image, the engine's files over /etc, /sys, message queues. */
 static int place_strangers(struct place *p, struct err *err) {
     char path[512];
-    (void)p;
     for (int i = 0; i < PLACE_ROUNDS_MAX; i++) {
-        if (place_stranger(path, sizeof path, err) != 0) {
+        if (place_stranger(p, path, sizeof path, err) != 0) {
             return -1;
         }
         if (path[0] == '\0') {
@@ -127,8 +131,8 @@ static int place_strangers(struct place *p, struct err *err) {
 }
 
 /* hidepid: the processes of the runner's side, into which nobody may look, are not even listed.
- * Read-only: nothing there is to be written, not even an own oom_score_adj. The engine's mounts over
- * it stay. */
+ * Read-only: nothing there is to be written, not even an own oom_score_adj. The engine's mounts
+ * over it stay. */
 static int place_proc(struct place *p, struct err *err) {
     (void)p;
     if (mount(NULL, "/proc", NULL, MS_REMOUNT | MS_NOSUID | MS_NODEV | MS_NOEXEC, "hidepid=2") !=
@@ -161,8 +165,7 @@ static int place_bind(struct place *p, const struct place_dir *d, struct err *er
     if (dir < 0 || fchmod(dir, d->mode) != 0) {
         return err_sys(err, "making the directory %s", d->name);
     }
-    fd_cleanup int tree =
-        mnt_clone(dir, "", false, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
+    fd_cleanup int tree = mnt_clone(dir, "", false, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, err);
     if (tree < 0) {
         return -1;
     }
@@ -199,8 +202,8 @@ static const struct place_step {
     const char *name;
     int (*run)(struct place *p, struct err *err);
 } place_steps[] = {
-    {"enter", place_enter}, {"root", place_readonly},     {"strangers", place_strangers},
-    {"proc", place_proc},   {"base", place_base},         {"writable", place_writable},
+    {"enter", place_enter}, {"root", place_readonly}, {"strangers", place_strangers},
+    {"proc", place_proc},   {"base", place_base},     {"writable", place_writable},
     {"dev", place_dev},
 };
 
@@ -230,8 +233,9 @@ int place_start(int pidfd, uint32_t writable, int *sock, pid_t *child, struct er
     }
     pid_t pid = fork();
     if (pid == 0) {
-        struct place p = {.writable = writable, .root = -1, .base = -1};
-        if (dup2(pidfd, 0) < 0 || dup2(pair[1], 1) < 0 || syscall(SYS_close_range, 3, ~0U, 0) != 0) {
+        struct place p = {.writable = writable, .proc = -1, .root = -1, .base = -1};
+        if (dup2(pidfd, 0) < 0 || dup2(pair[1], 1) < 0 ||
+            syscall(SYS_close_range, 3, ~0U, 0) != 0) {
             _exit(1);
         }
         p.pidfd = 0;

@@ -7,8 +7,8 @@
 
 #include "err.h"
 
-/* Forks a process that enters the mount namespace of `pidfd`, walks the list of steps of place.c and
- * sends one datagram on a socket, of which the caller gets the other end in *sock: struct
+/* Forks a process that enters the mount namespace of `pidfd`, walks the list of steps of place.c
+ * and sends one datagram on a socket, of which the caller gets the other end in *sock: struct
  * place_report, with the root of the writable file system when all is well. */
 struct place_report {
     int32_t code;  /* errno, 0 = done */

@@ -16,12 +16,15 @@
 
 /* The engine's own list, and what setup_masks in init/setup.c adds to it. */
 static const char *const recipe_masked[] = {
-    "/proc/acpi",       "/proc/asound",     "/proc/kcore",
-    "/proc/keys",       "/proc/key-users",  "/proc/latency_stats",
-    "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug",
-    "/proc/scsi",       "/proc/cmdline",    "/proc/modules",
-    "/proc/partitions", "/proc/diskstats",  "/proc/interrupts",
-    "/proc/sys/kernel/random/boot_id",      "/sys/firmware",
+    "/proc/acpi",        "/proc/asound",
+    "/proc/kcore",       "/proc/keys",
+    "/proc/key-users",   "/proc/latency_stats",
+    "/proc/timer_list",  "/proc/timer_stats",
+    "/proc/sched_debug", "/proc/scsi",
+    "/proc/cmdline",     "/proc/modules",
+    "/proc/partitions",  "/proc/diskstats",
+    "/proc/interrupts",  "/proc/sys/kernel/random/boot_id",
+    "/sys/firmware",
 };
 
 static const char *const recipe_readonly[] = {
@@ -43,9 +46,8 @@ static void recipe_ulimit(json_t *list, const char *name, int what, uint64_t sof
         hard = own.rlim_max;
     }
     soft = soft < hard ? soft : hard;
-    (void)json_array_append_new(
-        list, json_pack("{s:s, s:I, s:I}", "Name", name, "Soft", (json_int_t)soft, "Hard",
-                        (json_int_t)hard));
+    (void)json_array_append_new(list, json_pack("{s:s, s:I, s:I}", "Name", name, "Soft",
+                                                (json_int_t)soft, "Hard", (json_int_t)hard));
 }
 
 static json_t *recipe_ulimits(const struct recipe *r) {
@@ -63,7 +65,8 @@ static json_t *recipe_ulimits(const struct recipe *r) {
  * jail; the runner binds its directories to their places (place.h). */
 static json_t *recipe_tmpfs(const struct recipe *r) {
     char options[160];
-    (void)snprintf(options, sizeof options, "rw,exec,nosuid,nodev,mode=0755,size=%llu,nr_inodes=%llu",
+    (void)snprintf(options, sizeof options,
+                   "rw,exec,nosuid,nodev,mode=0755,size=%llu,nr_inodes=%llu",
                    (unsigned long long)r->limits.v[LIMIT_DISK_BYTES],
                    (unsigned long long)r->limits.v[LIMIT_INODES]);
     return json_pack("{s:s}", "/workspace", options);

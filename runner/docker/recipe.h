@@ -1,6 +1,7 @@
-/* What the engine is asked to make: the container of a jail, and the image that it is made of. Whatever an image says of
- * users, volumes, ports, health checks or programs to start has no effect. There is no way to say here that
- * a container is to be privileged, to have a mount of the host's, a device, a network or a name space of the host's. */
+/* What the engine is asked to make: the container of a jail, and the image that it is made of.
+ * Whatever an image says of users, volumes, ports, health checks or programs to start has no
+ * effect. There is no way to say here that a container is to be privileged, to have a mount of the
+ * host's, a device, a network or a name space of the host's. */
 #pragma once
 
 #include "buf.h"
@@ -12,9 +13,9 @@
 #define RECIPE_LABEL_JAIL "dev.pinfold.jail"
 
 struct recipe {
-    const char *owner; /* of the runner: how a later start finds what this one left */
-    const char *name;  /* of the container */
-    const char *image; /* one that recipe_layer() is in */
+    const char *owner;   /* of the runner: how a later start finds what this one left */
+    const char *name;    /* of the container */
+    const char *image;   /* one that recipe_layer() is in */
     const char *seccomp; /* the profile, as JSON */
     struct limits limits;
     struct limits ceiling; /* of the hard rlimits */
@@ -24,6 +25,7 @@ struct recipe {
 /* The body of POST /containers/create. */
 int recipe_container(const struct recipe *r, struct buf *out, struct err *err);
 
-/* A tar of what every image gets on top: process 1, the directories that are mounted on, and the few files of
- * /etc that an engine would have put its own over. `whole`: all that an image needs that has nothing else. */
+/* A tar of what every image gets on top: process 1, the directories that are mounted on, and the
+ * few files of /etc that an engine would have put its own over. `whole`: all that an image needs
+ * that has nothing else. */
 int recipe_layer(int init_fd, bool whole, struct buf *out, struct err *err);

@@ -70,9 +70,9 @@ static void sweep_remove(struct maker *m, const char *name) {
 
 static void sweep_listed(void *arg, const struct engine_reply *reply) {
     struct maker *m = arg;
-    json_t *root =
-        reply->status == 200 ? json_loadb(reply->body, reply->len, JSON_REJECT_DUPLICATES, NULL)
-                             : NULL;
+    json_t *root = reply->status == 200
+                       ? json_loadb(reply->body, reply->len, JSON_REJECT_DUPLICATES, NULL)
+                       : NULL;
     m->sweep_left = 0;
     for (size_t i = 0; i < json_array_size(root); i++) {
         const json_t *names = json_object_get(json_array_get(root, i), "Names");
@@ -93,9 +93,10 @@ static void sweep_begin(void *arg) {
     char path[256];
     struct err err;
     /* {"label":["dev.pinfold.owner=…"]} */
-    (void)snprintf(path, sizeof path,
-                   "/containers/json?all=1&filters=%%7B%%22label%%22%%3A%%5B%%22%s%%3D%s%%22%%5D%%7D",
-                   RECIPE_LABEL_OWNER, m->cfg.owner);
+    (void)snprintf(
+        path, sizeof path,
+        "/containers/json?all=1&filters=%%7B%%22label%%22%%3A%%5B%%22%s%%3D%s%%22%%5D%%7D",
+        RECIPE_LABEL_OWNER, m->cfg.owner);
     const struct engine_request q = {.method = "GET", .path = path};
     m->sweep_again = false;
     m->sweeping = true;

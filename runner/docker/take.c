@@ -27,9 +27,10 @@ int take_process(pid_t pid, const char *id, struct err *err) {
                 strlen(id) >= 32 && strstr(groups.data, id) != NULL;
     buf_done(&groups);
     if (!ours) {
-        return err_set(err, ERR_STATE, ESRCH,
-                       "the process that the engine calls process 1 of a container is in no control "
-                       "group of it");
+        return err_set(
+            err, ERR_STATE, ESRCH,
+            "the process that the engine calls process 1 of a container is in no control "
+            "group of it");
     }
     return fd_steal(&pidfd);
 }

@@ -266,9 +266,9 @@ static void child_warm(struct child *c) {
 
 void child_main(int sock, int signals, bool contained) {
     struct child *c = scratch_new(sizeof *c);
-    c->contained = contained;
     child_descriptors(sock, signals);
     child_warm(c);
+    c->contained = contained;
     child_confine(c);
     int fds[FD_PASS_MAX];
     size_t nfds = 0;

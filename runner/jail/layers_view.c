@@ -127,7 +127,9 @@ static int layers_view_clone(const struct layers_work *w, uint32_t i, struct err
     if (tree < 0) {
         return -1;
     }
-    if (w->req.fs[i].mapped || (i == 0 && w->req.in_file)) {
+    /* Containers of an engine without a user namespace all have the host's ids, and there is no
+     * mapping to give a mount. */
+    if (w->req.id_base != 0 && (w->req.fs[i].mapped || (i == 0 && w->req.in_file))) {
         struct mount_attr attr = {
             .attr_set = MOUNT_ATTR_IDMAP,
             .userns_fd = (unsigned)w->fd[LAYERS_FD_USER],

@@ -267,6 +267,7 @@ struct seccomp_builder {
     uint32_t set;     /* one bit of enum seccomp_sets */
     struct buf *json; /* not NULL: a profile is written in place of the filter */
     const char *comma;
+    uint32_t sockets; /* which of the calls that make one were written */
     struct err *err;
 };
 
@@ -295,6 +296,26 @@ static int seccomp_write(struct seccomp_builder *b, const char *name, uint32_t a
     return rc == 0 ? buf_puts(b->json, "]}", b->err) : -1;
 }
 
+/* Process 1 has yet to load the program, which has the last word. Until then two things are looked
+ * at less closely: that call itself; and which sockets are made, because the 32-bit table has one
+ * call for all of theirs, whose arguments no filter sees, and libseccomp does not take a rule that
+ * would look at them. */
+static int seccomp_write_rule(struct seccomp_builder *b, const char *name, uint32_t action,
+                              unsigned count, const struct scmp_arg_cmp *cmp) {
+    if (strcmp(name, "seccomp") == 0) {
+        return seccomp_write(b, name, SCMP_ACT_ALLOW, 0, NULL);
+    }
+    if (strcmp(name, "socket") != 0 && strcmp(name, "socketpair") != 0) {
+        return seccomp_write(b, name, action, count, cmp);
+    }
+    uint32_t bit = strcmp(name, "socket") == 0 ? 1 : 2;
+    if (b->sockets & bit) {
+        return 0;
+    }
+    b->sockets |= bit;
+    return seccomp_write(b, name, SCMP_ACT_ALLOW, 0, NULL);
+}
+
 static int seccomp_add(struct seccomp_builder *b, const char *name, uint32_t action, unsigned count,
                        const struct scmp_arg_cmp *cmp) {
     int nr = seccomp_syscall_resolve_name(name);
@@ -305,9 +326,7 @@ static int seccomp_add(struct seccomp_builder *b, const char *name, uint32_t act
         return 0; /* another architecture's: it cannot be made here */
     }
     if (b->json != NULL) {
-        /* Process 1 has yet to load the program, which has the last word. */
-        bool own = strcmp(name, "seccomp") == 0;
-        return seccomp_write(b, name, own ? SCMP_ACT_ALLOW : action, count, cmp);
+        return seccomp_write_rule(b, name, action, count, cmp);
     }
     int rc = seccomp_rule_add_array(b->ctx, action, nr, count, cmp);
     return rc == 0 ? 0

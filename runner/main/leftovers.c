@@ -10,13 +10,21 @@
 #include "fd.h"
 #include "str.h"
 
-#define LEFTOVERS_FILE "run/cgroups"
 #define LEFTOVERS_SOCKETS 64u
 
-void leftovers_sockets(void) {
+/* Each back end's runner has its own record and sockets. */
+static const char *leftovers_file(enum backend backend) {
+    return backend == BACKEND_DOCKER ? "run/cgroups.docker" : "run/cgroups";
+}
+
+const char *leftovers_socket(enum backend backend) {
+    return backend == BACKEND_DOCKER ? "docker" : "runner";
+}
+
+void leftovers_sockets(enum backend backend) {
     for (unsigned i = 0; i < LEFTOVERS_SOCKETS; i++) {
         char path[64];
-        (void)snprintf(path, sizeof path, "run/runner.%u.sock", i);
+        (void)snprintf(path, sizeof path, "run/%s.%u.sock", leftovers_socket(backend), i);
         (void)unlink(path);
     }
 }
@@ -27,12 +35,12 @@ static bool leftovers_ours(const char *line) {
     return line[0] == '/' && last != NULL && strncmp(last, "/pinfold-", 9) == 0;
 }
 
-static int leftovers_one(const char *line, struct log *log, struct err *err) {
+static int leftovers_one(enum backend backend, const char *line, struct log *log, struct err *err) {
     if (!leftovers_ours(line)) {
         return err_set(err, ERR_INVALID, 0,
                        "%s lists %.200s, which is no cgroup of ours; remove the "
                        "file if it was damaged",
-                       LEFTOVERS_FILE, line);
+                       leftovers_file(backend), line);
     }
     if (access(line, F_OK) != 0) {
         return 0;
@@ -44,12 +52,12 @@ static int leftovers_one(const char *line, struct log *log, struct err *err) {
     return cgroup_sweep(line, err);
 }
 
-int leftovers_sweep(struct log *log, struct err *err) {
+int leftovers_sweep(enum backend backend, struct log *log, struct err *err) {
     struct buf text;
     struct err why;
     buf_init(&text, 65536);
-    leftovers_sockets();
-    int rc = fd_read_file(AT_FDCWD, LEFTOVERS_FILE, &text, &why);
+    leftovers_sockets(backend);
+    int rc = fd_read_file(AT_FDCWD, leftovers_file(backend), &text, &why);
     if (rc != 0 && why.code == ENOENT) {
         rc = 0; /* the first life */
     } else if (rc != 0 && err != NULL) {
@@ -58,13 +66,13 @@ int leftovers_sweep(struct log *log, struct err *err) {
     char *save = NULL;
     for (char *line = rc == 0 && text.len > 0 ? strtok_r(text.data, "\n", &save) : NULL;
          line != NULL && rc == 0; line = strtok_r(NULL, "\n", &save)) {
-        rc = leftovers_one(line, log, err);
+        rc = leftovers_one(backend, line, log, err);
     }
     buf_done(&text);
     return rc;
 }
 
-int leftovers_record(char paths[][512], unsigned count, struct err *err) {
+int leftovers_record(enum backend backend, char paths[][512], unsigned count, struct err *err) {
     struct buf text;
     buf_init(&text, 65536);
     int rc = 0;
@@ -72,7 +80,7 @@ int leftovers_record(char paths[][512], unsigned count, struct err *err) {
         rc = buf_printf(&text, err, "%s\n", paths[i]);
     }
     if (rc == 0) {
-        rc = fd_write_atomic(AT_FDCWD, LEFTOVERS_FILE, text.data, text.len, 0600, err);
+        rc = fd_write_atomic(AT_FDCWD, leftovers_file(backend), text.data, text.len, 0600, err);
     }
     buf_done(&text);
     return rc;

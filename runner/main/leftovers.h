@@ -3,13 +3,16 @@
  * working directory. */
 #pragma once
 
+#include "backend.h"
 #include "err.h"
 #include "log.h"
 
 /* Removes every recorded group with what is in it, and stale sockets. Only what is recorded:
  * nothing is found by its name. The caller holds the lock, so nobody uses them. */
-int leftovers_sweep(struct log *log, struct err *err);
+int leftovers_sweep(enum backend backend, struct log *log, struct err *err);
+/* The name in front of the number in a shard's socket: run/NAME.N.sock. */
+const char *leftovers_socket(enum backend backend);
 /* Removes the shards' sockets. */
-void leftovers_sockets(void);
+void leftovers_sockets(enum backend backend);
 /* Records the groups that this life is going to use; before they are used. */
-int leftovers_record(char paths[][512], unsigned count, struct err *err);
+int leftovers_record(enum backend backend, char paths[][512], unsigned count, struct err *err);

@@ -236,7 +236,7 @@ static int main_prove(struct runner *r, struct err *err) {
         log_str(&l, "why", "moving a process into a cgroup stays fast on an idle host");
         log_end(&l);
     }
-    int rc = leftovers_record(r->supervise.base, r->supervise.bases, err);
+    int rc = leftovers_record(BACKEND_NATIVE, r->supervise.base, r->supervise.bases, err);
     if (rc == 0) {
         rc = main_selftest(r, &cgroups, err);
     }
@@ -263,7 +263,7 @@ static int main_start(struct runner *r, struct err *err) {
      * afterwards. */
     if (main_user(r, err) != 0 || policy_set_load(r->opt.policies, &r->policies, err) != 0 ||
         main_init_program(r, err) != 0 || main_namespace(r, err) != 0 || main_state(r, err) != 0 ||
-        leftovers_sweep(&r->log, err) != 0 || main_programs(r, err) != 0) {
+        leftovers_sweep(BACKEND_NATIVE, &r->log, err) != 0 || main_programs(r, err) != 0) {
         return -1;
     }
     return main_prove(r, err);
@@ -273,6 +273,7 @@ static int main_serve(struct runner *r) {
     struct supervise_config *s = &r->supervise;
     s->shards = (unsigned)r->opt.shards;
     s->cgroup_name = r->cgroup_name;
+    s->shard.backend = BACKEND_NATIVE;
     s->shard.slots = (unsigned)r->opt.slots;
     s->shard.sandboxes = (unsigned)r->opt.sandboxes;
     s->shard.layer_bytes = r->opt.layer_bytes;
@@ -287,7 +288,7 @@ static int main_serve(struct runner *r) {
     s->shard.programs[1] = r->programs[1];
     s->shard.log = &r->log;
     int code = supervise_run(s);
-    leftovers_sockets();
+    leftovers_sockets(BACKEND_NATIVE);
     return code;
 }
 

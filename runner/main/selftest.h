@@ -21,7 +21,10 @@ struct selftest_config {
     struct cgroup_host *cgroups;
     int init_fd;
     int home_ns;
-    const struct policy *policy; /* "default" */
+    const struct policy *policy;    /* "default" */
+    const struct jail_maker *maker; /* NULL: native; else with its loop and an image */
+    struct loop *loop;
+    const char *image;
     const struct seccomp_program *bpf;
 };
 

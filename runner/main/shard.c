@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "fd.h"
 #include "layers.h"
+#include "leftovers.h"
 #include "loop.h"
 #include "pool.h"
 #include "session.h"
@@ -179,7 +180,8 @@ static void shard_host_limits(struct shard *s) {
  */
 static int shard_listen(struct shard *s, struct err *err) {
     struct sockaddr_un addr = {.sun_family = AF_UNIX};
-    (void)snprintf(addr.sun_path, sizeof addr.sun_path, "run/runner.%u.sock", s->cfg->index);
+    (void)snprintf(addr.sun_path, sizeof addr.sun_path, "run/%s.%u.sock",
+                   leftovers_socket(s->cfg->backend), s->cfg->index);
     (void)unlink(addr.sun_path);
     s->listener = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t before = umask(0117);
@@ -241,7 +243,7 @@ static void shard_session_config(struct shard *s) {
         .shard = s->cfg->index,
         .slots = s->cfg->slots,
         .sandboxes = s->cfg->sandboxes,
-        .backend = BACKEND_NATIVE,
+        .backend = s->cfg->backend,
         .closed = shard_closed,
         .arg = s,
     };
@@ -284,6 +286,12 @@ static int shard_start(struct shard *s, struct err *err) {
                                  .core_bytes = jail_core_limit(),
                                  .cpus = cpus > 0 ? (unsigned)cpus : 1,
                                  .maker = &jail_native};
+    if (cfg->maker != NULL) {
+        s->host.maker = cfg->maker->start(cfg->maker->arg, s->loop, shard_changed, s, err);
+    }
+    if (s->host.maker == NULL) {
+        return -1;
+    }
     const struct pool_config pool = {
         .host = &s->host,
         .policies = cfg->policies,
@@ -293,7 +301,7 @@ static int shard_start(struct shard *s, struct err *err) {
         .slots = cfg->slots,
         .sandboxes = cfg->sandboxes,
         .warm = cfg->warm,
-        .keep_host = true,
+        .keep_host = cfg->maker == NULL || cfg->maker->host,
         .changed = shard_changed,
         .room = shard_room,
         .arg = s,
@@ -326,6 +334,9 @@ int shard_run(const struct shard_config *cfg) {
         log_err(cfg->log, LOG_ERROR, "shard.failed", &err);
     }
     pool_free(s.pool);
+    if (cfg->maker != NULL) {
+        cfg->maker->stop(cfg->maker->arg);
+    }
     layers_free(s.layers);
     cgroup_host_done(&s.cgroups);
     fd_close(&s.listener);

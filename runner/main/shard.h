@@ -5,11 +5,25 @@
 #include <sys/types.h>
 
 #include "err.h"
+#include "jail.h"
 #include "log.h"
 #include "policy.h"
 #include "selftest.h"
 
+/* Who makes a shard's jails when it is not the shard itself. */
+struct shard_maker {
+    /* On the shard's loop; `changed` is to be called when jail_maker.health() changes. The maker
+     * lives until stop(). NULL on failure. */
+    const struct jail_maker *(*start)(void *arg, struct loop *loop, void (*changed)(void *arg),
+                                      void *changed_arg, struct err *err);
+    void (*stop)(void *arg);
+    bool host; /* there is an image "host" */
+    void *arg;
+};
+
 struct shard_config {
+    enum backend backend;
+    const struct shard_maker *maker; /* NULL: native */
     unsigned index;
     unsigned slots, sandboxes, warm;
     uint64_t layer_bytes; /* what snapshots may hold */

@@ -1,0 +1,421 @@
+/* pinfold-runner-docker: the runner whose jails are containers of a Docker engine. It speaks to the
+ * server as pinfold-runner does, and shares with it all that comes after the birth of process 1. It
+ * is the only program that touches the engine's socket. */
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <pwd.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "leftovers.h"
+#include "log.h"
+#include "maker.h"
+#include "opt.h"
+#include "policy.h"
+#include "selftest.h"
+#include "str.h"
+#include "supervise.h"
+
+#define MAIN_LAYER_BYTES ((uint64_t)4 << 30)
+#define MAIN_DISK_DIR "disk.docker"          /* files with the file systems of sandboxes */
+#define MAIN_MOUNT_DIR "run/cgroup2.docker"  /* relative to STATE */
+#define MAIN_ENGINE_NS (15 * CLOCK_NS_PER_S) /* for the engine to answer at start */
+#define MAIN_OWNER_SIZE 48
+
+struct main_options {
+    const char *state, *policies, *server_user, *init, *engine, *host_image;
+    uint64_t slots, sandboxes, warm, layer_bytes, keep_ms;
+    bool check;
+};
+
+struct main_runner {
+    struct main_options opt;
+    struct log log;
+    int state_dir, lock, images_dir, disk_dir;
+    char owner[MAIN_OWNER_SIZE]; /* one state directory, one name */
+    struct policy_set policies;
+    struct seccomp_program programs[2];
+    struct supervise_config supervise;
+    struct shard_maker maker;
+    struct maker *made; /* of the shard that this process is */
+    struct selftest_result *capabilities;
+    char cgroup_name[CGROUP_NAME_MAX];
+    char mount_dir[4200];
+};
+
+static const char main_about[] =
+    "Makes jails of containers of a Docker engine (API 1.41 or newer) for pinfold-server, beside\n"
+    "pinfold-runner or alone. Runs as root on the engine's host. At start it proves in containers\n"
+    "that every limit and wall holds, and refuses to start otherwise.\n\n"
+    "Containers have no network, a read-only root, no capability, no mount of the host and user "
+    "1000,\n"
+    "whatever their image says. Images are those of pinfold-server image; \"host\" is what "
+    "--host-image\n"
+    "names.";
+
+static int main_user(struct main_runner *r, struct err *err) {
+    const struct passwd *pw = getpwnam(r->opt.server_user);
+    if (pw == NULL) {
+        return err_set(
+            err, ERR_INVALID, 0,
+            "there is no user %s; create it or name the server's user with --server-user",
+            r->opt.server_user);
+    }
+    r->supervise.shard.server_uid = pw->pw_uid;
+    r->supervise.shard.server_gid = pw->pw_gid;
+    return 0;
+}
+
+static int main_dirs(struct main_runner *r, struct err *err) {
+    if (mkdir(MAIN_MOUNT_DIR, 0700) != 0 && errno != EEXIST) {
+        return err_sys(err, "making %s/%s", r->opt.state, MAIN_MOUNT_DIR);
+    }
+    if (realpath(MAIN_MOUNT_DIR, r->mount_dir) == NULL) {
+        return err_sys(err, "resolving %s/%s", r->opt.state, MAIN_MOUNT_DIR);
+    }
+    if (mkdirat(r->state_dir, MAIN_DISK_DIR, 0700) != 0 && errno != EEXIST) {
+        return err_sys(err, "making %s/%s", r->opt.state, MAIN_DISK_DIR);
+    }
+    r->disk_dir =
+        openat(r->state_dir, MAIN_DISK_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    r->images_dir = openat(r->state_dir, "images", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return 0;
+}
+
+static int main_state(struct main_runner *r, struct err *err) {
+    struct stat st;
+    r->state_dir = open(r->opt.state, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (r->state_dir < 0 || fstat(r->state_dir, &st) != 0) {
+        return err_sys(err, "opening the state directory %s (pinfold-server init makes one)",
+                       r->opt.state);
+    }
+    if (st.st_uid != 0 || (st.st_mode & 022)) {
+        return err_set(err, ERR_INVALID, 0,
+                       "the state directory %s must be owned by root and writable for nobody else",
+                       r->opt.state);
+    }
+    r->lock = openat(r->state_dir, "lock.docker", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (r->lock < 0) {
+        return err_sys(err, "opening %s/lock.docker", r->opt.state);
+    }
+    if (flock(r->lock, LOCK_EX | LOCK_NB) != 0) {
+        return err_set(err, ERR_STATE, errno, "another pinfold-runner-docker uses %s",
+                       r->opt.state);
+    }
+    if (fchdir(r->state_dir) != 0) {
+        return err_sys(err, "entering %s", r->opt.state);
+    }
+    (void)snprintf(r->owner, sizeof r->owner, "%lx-%lx", (unsigned long)st.st_dev,
+                   (unsigned long)st.st_ino);
+    (void)snprintf(r->cgroup_name, sizeof r->cgroup_name, "pinfold-docker-%s", r->owner);
+    return main_dirs(r, err);
+}
+
+/* What is mounted for snapshots does not show outside. */
+static int main_namespace(struct main_runner *r, struct err *err) {
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
+        return err_sys(err, "making a private mount namespace");
+    }
+    r->supervise.shard.home_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    return r->supervise.shard.home_ns < 0 ? err_sys(err, "opening the own mount namespace") : 0;
+}
+
+static int main_init_program(struct main_runner *r, struct err *err) {
+    char path[4096];
+    char self[4096];
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (n <= 0) {
+        return err_sys(err, "finding the own program");
+    }
+    self[n] = '\0';
+    int len = r->opt.init != NULL ? snprintf(path, sizeof path, "%s", r->opt.init)
+                                  : snprintf(path, sizeof path, "%s/pinfold-init", dirname(self));
+    if (len >= (int)sizeof path) {
+        return err_set(err, ERR_INVALID, 0, "the path of pinfold-init is too long");
+    }
+    r->supervise.shard.init_fd = spawn_load(path, err);
+    return r->supervise.shard.init_fd < 0 ? -1 : 0;
+}
+
+static int main_programs(struct main_runner *r, struct err *err) {
+    if (seccomp_build(POLICY_SYSCALLS_DEFAULT, &r->programs[POLICY_SYSCALLS_DEFAULT], err) != 0) {
+        return -1;
+    }
+    return seccomp_build(POLICY_SYSCALLS_STRICT, &r->programs[POLICY_SYSCALLS_STRICT], err);
+}
+
+/* ---- the maker of this process ---- */
+
+static struct maker *main_maker(struct main_runner *r, struct loop *loop,
+                                void (*changed)(void *arg), void *arg, struct err *err) {
+    const struct maker_config cfg = {.loop = loop,
+                                     .log = &r->log,
+                                     .socket = r->opt.engine,
+                                     .owner = r->owner,
+                                     .host_image = r->opt.host_image,
+                                     .images_dirfd = r->images_dir,
+                                     .init_fd = r->supervise.shard.init_fd,
+                                     .changed = changed,
+                                     .arg = arg};
+    return maker_new(&cfg, err);
+}
+
+static const struct jail_maker *main_maker_start(void *arg, struct loop *loop,
+                                                 void (*changed)(void *arg), void *changed_arg,
+                                                 struct err *err) {
+    struct main_runner *r = arg;
+    r->made = main_maker(r, loop, changed, changed_arg, err);
+    return r->made != NULL ? maker_jails(r->made) : NULL;
+}
+
+static void main_maker_stop(void *arg) {
+    struct main_runner *r = arg;
+    maker_free(r->made);
+    r->made = NULL;
+}
+
+/* ---- the proof ---- */
+
+static void main_unchanged(void *arg) {
+    (void)arg;
+}
+
+/* Until it has answered, and what an earlier life left is gone. */
+static int main_wait(struct main_runner *r, struct loop *loop, const struct maker *m,
+                     struct err *err) {
+    uint64_t deadline = clock_mono_ns() + MAIN_ENGINE_NS;
+    while (!maker_swept(m)) {
+        if (clock_mono_ns() > deadline) {
+            const char *health = engine_health(maker_engine(m));
+            return err_set(err, ERR_STATE, 0, "%s (socket %s)",
+                           *health ? health : "the containers of an earlier start do not go",
+                           r->opt.engine);
+        }
+        if (loop_once(loop, 100 * CLOCK_NS_PER_MS, err) != 0) {
+            return -1;
+        }
+    }
+    struct log_line l;
+    log_begin(&l, &r->log, LOG_INFO, "engine");
+    log_str(&l, "version", engine_version(maker_engine(m)));
+    log_end(&l);
+    return 0;
+}
+
+static int main_test(struct main_runner *r, struct cgroup_host *cgroups,
+                     struct selftest_result *out, struct err *err) {
+    struct loop *loop = loop_new(err);
+    struct maker *m = loop != NULL ? main_maker(r, loop, main_unchanged, NULL, err) : NULL;
+    int rc = m == NULL ? -1 : main_wait(r, loop, m, err);
+    if (rc == 0) {
+        const struct selftest_config cfg = {
+            .cgroups = cgroups,
+            .init_fd = r->supervise.shard.init_fd,
+            .home_ns = r->supervise.shard.home_ns,
+            .policy = policy_find(&r->policies, "default"),
+            .bpf = &r->programs[POLICY_SYSCALLS_DEFAULT],
+            .maker = maker_jails(m),
+            .loop = loop,
+            .image = MAKER_IMAGE_EMPTY,
+        };
+        rc = selftest_run(&cfg, out, err);
+    }
+    maker_free(m);
+    loop_free(loop);
+    return rc;
+}
+
+/* In a process of its own, as in pinfold-runner. */
+static int main_selftest(struct main_runner *r, struct cgroup_host *cgroups, struct err *err) {
+    struct {
+        struct selftest_result result;
+        struct err err;
+    } *shared =
+        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED) {
+        return err_sys(err, "mapping memory for the self-test");
+    }
+    r->capabilities = &shared->result;
+    pid_t pid = fork();
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        _exit(main_test(r, cgroups, &shared->result, &shared->err) == 0 ? 0 : 1);
+    }
+    int status = 0;
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+        return err_sys(err, "running the self-test");
+    }
+    if (WIFSIGNALED(status)) {
+        return err_set(err, ERR_STATE, 0, "the self-test died of signal %d", WTERMSIG(status));
+    }
+    if (WEXITSTATUS(status) != 0) {
+        *err = shared->err;
+        return -1;
+    }
+    return 0;
+}
+
+static void main_bases(struct main_runner *r, const struct cgroup_host *cgroups) {
+    for (size_t i = 0; i < cgroups->count; i++) {
+        char *base = r->supervise.base[r->supervise.bases++];
+        (void)str_copy(base, sizeof r->supervise.base[0], cgroups->tree[i].base_path);
+        *strrchr(base, '/') = '\0';
+    }
+}
+
+static int main_prove(struct main_runner *r, struct err *err) {
+    struct cgroup_host cgroups;
+    char name[CGROUP_NAME_MAX * 2];
+    (void)snprintf(name, sizeof name, "%s/probe", r->cgroup_name);
+    if (cgroup_host_init(&cgroups, name, r->mount_dir, err) != 0) {
+        return -1;
+    }
+    main_bases(r, &cgroups);
+    int rc = leftovers_record(BACKEND_DOCKER, r->supervise.base, r->supervise.bases, err);
+    if (rc == 0) {
+        rc = main_selftest(r, &cgroups, err);
+    }
+    cgroup_host_done(&cgroups);
+    return rc;
+}
+
+static int main_start(struct main_runner *r, struct err *err) {
+    if (geteuid() != 0) {
+        return err_set(
+            err, ERR_STATE, 0,
+            "pinfold-runner-docker looks into containers and their control groups: run it "
+            "as root");
+    }
+    if (main_user(r, err) != 0 || policy_set_load(r->opt.policies, &r->policies, err) != 0 ||
+        main_init_program(r, err) != 0 || main_namespace(r, err) != 0 || main_state(r, err) != 0 ||
+        leftovers_sweep(BACKEND_DOCKER, &r->log, err) != 0 || main_programs(r, err) != 0) {
+        return -1;
+    }
+    return main_prove(r, err);
+}
+
+static int main_serve(struct main_runner *r) {
+    struct supervise_config *s = &r->supervise;
+    r->maker = (struct shard_maker){.start = main_maker_start,
+                                    .stop = main_maker_stop,
+                                    .host = r->opt.host_image != NULL,
+                                    .arg = r};
+    s->shards = 1; /* it is the engine that works */
+    s->cgroup_name = r->cgroup_name;
+    s->shard.backend = BACKEND_DOCKER;
+    s->shard.maker = &r->maker;
+    s->shard.slots = (unsigned)r->opt.slots;
+    s->shard.sandboxes = (unsigned)r->opt.sandboxes;
+    s->shard.layer_bytes = r->opt.layer_bytes;
+    s->shard.keep_ms = r->opt.keep_ms;
+    s->shard.warm = (unsigned)r->opt.warm;
+    s->shard.disk_dir = r->disk_dir;
+    s->shard.images_dir = r->images_dir;
+    s->shard.mount_dir = r->mount_dir;
+    s->shard.policies = &r->policies;
+    s->shard.capabilities = r->capabilities;
+    s->shard.programs[0] = r->programs[0];
+    s->shard.programs[1] = r->programs[1];
+    s->shard.log = &r->log;
+    int code = supervise_run(s);
+    leftovers_sockets(BACKEND_DOCKER);
+    return code;
+}
+
+static void main_print(const struct selftest_result *result) {
+    for (uint32_t i = 0; i < result->count; i++) {
+        const struct wire_capability *c = &result->item[i];
+        (void)printf("%-14s %-12s %s\n%-27s %s\n", c->name,
+                     c->status == WIRE_CAP_ENFORCED ? "enforced" : "unavailable", c->how, "",
+                     c->status == WIRE_CAP_ENFORCED ? c->proof : c->remedy);
+    }
+}
+
+static void main_hold_signals(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+}
+
+static int main_run(struct main_runner *r) {
+    struct err err;
+    main_hold_signals();
+    int rc = main_start(r, &err);
+    if (r->opt.check && r->capabilities != NULL) {
+        main_print(r->capabilities);
+    }
+    if (rc != 0) {
+        (void)fprintf(stderr, "pinfold-runner-docker: %s\n", err.text);
+        return 1;
+    }
+    return r->opt.check ? 0 : main_serve(r);
+}
+
+int main(int argc, char **argv) {
+    struct main_runner r;
+    struct opt_result parsed;
+    struct err err;
+    memset(&r, 0, sizeof r);
+    r.opt = (struct main_options){.policies = "/etc/pinfold/policies",
+                                  .server_user = "pinfold",
+                                  .engine = "/var/run/docker.sock",
+                                  .slots = 16,
+                                  .sandboxes = 128,
+                                  .layer_bytes = MAIN_LAYER_BYTES,
+                                  .keep_ms = 60000,
+                                  .warm = 4};
+    const struct opt table[] = {
+        {"state", 0, "DIR", OPT_STRING, &r.opt.state, 0, 0, "state directory (required)"},
+        {"engine", 0, "SOCKET", OPT_STRING, &r.opt.engine, 0, 0,
+         "the engine's Unix socket [/var/run/docker.sock]"},
+        {"host-image", 0, "REF", OPT_STRING, &r.opt.host_image, 0, 0,
+         "an image of the engine that stands for image \"host\", which requests get by default"},
+        {"policies", 0, "DIR", OPT_STRING, &r.opt.policies, 0, 0,
+         "policy files, owned by root [/etc/pinfold/policies]"},
+        {"server-user", 0, "NAME", OPT_STRING, &r.opt.server_user, 0, 0,
+         "the user that may connect [pinfold]"},
+        {"slots", 0, "N", OPT_U64, &r.opt.slots, 1, 512, "runs at once [16]"},
+        {"sandboxes", 0, "N", OPT_U64, &r.opt.sandboxes, 0, 1200, "sandboxes at once [128]"},
+        {"layer-bytes", 0, "SIZE", OPT_BYTES, &r.opt.layer_bytes, 0, 0,
+         "what snapshots may hold [4G]; 0 = anything"},
+        {"keep", 0, "TIME", OPT_DURATION, &r.opt.keep_ms, 0, 24 * 60 * 60 * 1000,
+         "how long sandboxes wait for a server that comes back [1m]; 0 ends them at once"},
+        {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 64, "containers kept ready, per kind [4]"},
+        {"init", 0, "FILE", OPT_STRING, &r.opt.init, 0, 0,
+         "the program for process 1 of containers [pinfold-init beside this one]"},
+        {"check", 0, NULL, OPT_FLAG, &r.opt.check, 0, 0,
+         "prove the limits, print the results and exit"},
+        {0},
+    };
+    log_init(&r.log, STDERR_FILENO, LOG_INFO, "pinfold-runner-docker");
+    if (opt_parse(table, argc, argv, &parsed, &err) != 0) {
+        (void)fprintf(stderr, "pinfold-runner-docker: %s (see --help)\n", err.text);
+        return 2;
+    }
+    if (parsed.help) {
+        opt_help(stdout, "pinfold-runner-docker --state DIR [options]", main_about, table);
+        return 0;
+    }
+    if (r.opt.state == NULL || parsed.rest != argc) {
+        (void)fprintf(stderr,
+                      "pinfold-runner-docker: --state DIR is required and nothing else (see "
+                      "--help)\n");
+        return 2;
+    }
+    return main_run(&r);
+}
