@@ -298,8 +298,11 @@ int jail_born(struct jail *j, const struct jail_birth *birth, struct err *err) {
         return -1;
     }
     j->bpf = NULL;
+    bool contained = j->host->maker->contained;
     j->spare = exec_new(j, j->forked++, err);
-    if (j->spare == NULL || exec_connect(j->spare, err) != 0 || jail_cgroup(j, err) != 0) {
+    /* The groups of a container are adopted while nobody but process 1 is in them. */
+    if (j->spare == NULL || (contained && jail_cgroup(j, err) != 0) ||
+        exec_connect(j->spare, err) != 0 || (!contained && jail_cgroup(j, err) != 0)) {
         return -1;
     }
     return exec_make_cgroup(j->spare, err);

@@ -501,6 +501,20 @@ class Pair:
         self.discard()
 
 
+def why_no_docker():
+    """A sentence when there can be no Docker engine here, else None."""
+    import engine
+
+    return engine.why_not()
+
+
+def DockerPair(**more):
+    """A pair whose jails are containers (engine.py)."""
+    import engine
+
+    return engine.DockerPair(**more)
+
+
 @atexit.register
 def discard_all():
     if os.getpid() != _owner:

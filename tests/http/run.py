@@ -1,13 +1,14 @@
 #!/usr/bin/python3
 """Runs the HTTP tests against real servers and prints TAP.
 
-    run.py [--only PATTERN] [--part PART] [--quick] [--sanitized] [--list]
+    run.py [--only PATTERN] [--part PART] [--quick] [--sanitized] [--backend docker] [--list]
 
 --only takes a regular expression that is searched in "module: name"; it may be given several
 times. All tests share one server and runner, on a free loopback port and a temporary state
 directory, except those that bring their own. --part takes a part of them, so that two can run at
 once: shared, own (pairs of their own) or alone (what needs the machine for itself). --sanitized takes the server that was built with
-sanitizers and the tests that send it what is hostile. After every test the shared pair must be
+sanitizers and the tests that send it what is hostile. --backend docker runs those of the shared pair on containers of a Docker engine of its
+own (engine.py). After every test the shared pair must be
 clean (see clean.py)."""
 
 import argparse
@@ -65,6 +66,8 @@ def chosen(arguments):
     tests = suite.TESTS
     if arguments.sanitized:
         tests = [one for one in tests if one.module in SANITIZED and not one.slow and not one.own]
+    if arguments.backend == "docker":
+        tests = [one for one in tests if not one.own]
     if arguments.part:
         tests = [one for one in tests if part(one) == arguments.part]
     if arguments.quick:
@@ -86,10 +89,11 @@ def alarm(_number, _frame):
 
 
 class Runner:
-    def __init__(self):
+    def __init__(self, docker=False):
         self.pair = None
         self.number = self.passed = self.failed = self.skipped = 0
         self.trouble = 0
+        self.docker = docker
 
     def shared(self):
         """The shared pair, started at first use and again after it died."""
@@ -105,7 +109,8 @@ class Runner:
         if self.pair is None:
             if self.trouble >= 3:
                 check.fail("the shared server did not start three times; not tried again")
-            pair = harness.Pair(environment=canary.environment())
+            make = harness.DockerPair if self.docker else harness.Pair
+            pair = make(environment=canary.environment())
             try:
                 pair.start()
                 pair.warm_up()
@@ -216,6 +221,7 @@ def main():
     parser.add_argument("--quick", action="store_true", help="leave the slow ones out")
     parser.add_argument("--sanitized", action="store_true")
     parser.add_argument("--tls", action="store_true", help="speak HTTPS in every test")
+    parser.add_argument("--backend", choices=("native", "docker"), default="native")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     load()
@@ -226,6 +232,9 @@ def main():
         return 0
     if os.geteuid() != 0:
         print("Bail out! the runner needs root")
+        return 1
+    if arguments.backend == "docker" and harness.why_no_docker():
+        print("Bail out! %s" % harness.why_no_docker())
         return 1
     if arguments.sanitized:
         harness.use_sanitized()
@@ -239,7 +248,7 @@ def main():
         )
     )
     print("1..%d" % len(tests), flush=True)
-    runner = Runner()
+    runner = Runner(arguments.backend == "docker")
     canary.set_up()
     try:
         for one in tests:

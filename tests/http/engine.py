@@ -1,0 +1,290 @@
+"""A Docker engine of the tests' own, and pairs whose jails are its containers.
+
+The engine is Debian's docker.io with its own data root, socket and pid file, without a bridge and
+without iptables. It is started once, at the first need, and ended with the test run. Images are
+made here: busybox, or what the tests need of the host's own programs."""
+
+import atexit
+import glob
+import http.client
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tarfile
+import tempfile
+import time
+
+import clean
+import harness
+from check import fail
+
+IMAGE = "pinfold-test:host"
+BUSYBOX = "pinfold-test:busybox"
+
+_engines = []
+
+
+def why_not():
+    """A sentence when no engine can be had here, else None."""
+    if os.geteuid() != 0:
+        return "only root can start a Docker engine"
+    if not shutil.which("dockerd"):
+        return "there is no dockerd (Debian's docker.io)"
+    if not os.path.exists(harness.program("pinfold-runner-docker")):
+        return "pinfold-runner-docker is not built"
+    return None
+
+
+class Connection(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("engine", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Engine:
+    def __init__(self):
+        self.work = tempfile.mkdtemp(prefix="pinfold-engine-")
+        self.socket = os.path.join(self.work, "docker.sock")
+        self.child = None
+        self.owner = os.getpid()
+        _engines.append(self)
+
+    def start(self, seconds=40):
+        command = ["dockerd", "--data-root", self.work + "/data", "--exec-root", self.work + "/exec"]
+        command += ["-H", "unix://" + self.socket, "--pidfile", self.work + "/pid"]
+        command += ["--bridge=none", "--iptables=false", "--ip6tables=false"]
+        with open(self.work + "/log", "ab") as out:
+            self.child = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+            )
+        harness.watch(self.child.pid)
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                if self.ask("GET", "/_ping")[0] == 200:
+                    return self
+            except OSError:
+                pass
+            if self.child.poll() is not None or time.monotonic() > end:
+                fail("dockerd did not start\n%s", clean.read(self.work + "/log")[-2000:].decode())
+            time.sleep(0.05)
+
+    def ask(self, method, path, body=None, kind="application/json", timeout=60):
+        one = Connection(self.socket, timeout)
+        try:
+            one.request(method, path, body, {"Content-Type": kind})
+            answer = one.getresponse()
+            return answer.status, answer.read()
+        finally:
+            one.close()
+
+    def json(self, path):
+        status, text = self.ask("GET", "/v1.41" + path)
+        if status != 200:
+            fail("the engine answers %d to %s: %s", status, path, text)
+        return json.loads(text)
+
+    def containers(self):
+        return self.json("/containers/json?all=1")
+
+    def load(self, name, data):
+        repo, tag = name.split(":")
+        path = "/v1.41/images/create?fromSrc=-&repo=%s&tag=%s" % (repo, tag)
+        status, text = self.ask("POST", path, data, "application/x-tar", 300)
+        if status != 200 or b'"error"' in text:
+            fail("the engine did not take an image: %d %s", status, text)
+
+    def has(self, name):
+        return self.ask("GET", "/v1.41/images/%s/json" % name)[0] == 200
+
+    def stop(self, number=signal.SIGTERM):
+        if self.child is None:
+            return
+        if self.child.poll() is None:
+            self.child.send_signal(number)
+        try:
+            self.child.wait(30)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait(5)
+        self.child = None
+
+    def discard(self):
+        """containerd and its shims end with dockerd; what mounts are left are its own."""
+        if self.child is not None and self.child.poll() is None:
+            self.child.send_signal(signal.SIGCONT)
+        self.stop()
+        inside = [line.split()[4] for line in clean.mount_lines() if self.work in line]
+        for point in sorted(inside, reverse=True):
+            subprocess.run(["umount", "-l", point], check=False, capture_output=True)
+        shutil.rmtree(self.work, ignore_errors=True)
+        if self in _engines:
+            _engines.remove(self)
+
+
+@atexit.register
+def discard_all():
+    for one in list(_engines):
+        if one.owner == os.getpid():
+            one.discard()
+
+
+
+def busybox():
+    """A tar of a root file system that has nothing but busybox."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        tar.add("/bin/busybox", "bin/busybox")
+        names = subprocess.run(["/bin/busybox", "--list"], capture_output=True, check=True).stdout
+        for name in names.decode().split():
+            if name != "busybox":
+                link = tarfile.TarInfo("bin/" + name)
+                link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+                tar.addfile(link)
+    return out.getvalue()
+
+
+# What tests call inside; the libraries that these need are found by ldd.
+PROGRAMS = """bash sh dash python3 perl awk mawk gawk sed grep find xargs tar gzip env id ps stty script strace
+setpriv unshare nsenter mount umount setsid timeout flock ip ss git less vi tmux kill killall pgrep getent
+locale diff cmp file make gcc cc as ld""".split()
+
+
+def host():
+    """A tar with the part of the host's programs that the tests call in a jail."""
+    paths = set()
+    for directory in ("/usr/bin", "/usr/sbin"):
+        for name in os.listdir(directory):
+            path = os.path.join(directory, name)
+            small = os.path.getsize(path) < 4 << 20 if os.path.exists(path) else False
+            if small or name in PROGRAMS or name.startswith("python3"):
+                paths.add(path)
+    library = "/usr/lib/x86_64-linux-gnu"
+    if not os.path.isdir(library):
+        library = "/usr/lib/aarch64-linux-gnu"
+    for path in glob.glob(library + "/*.so*"):
+        if os.path.getsize(os.path.realpath(path)) < 8 << 20:
+            paths.add(path)
+            paths.add(os.path.realpath(path))
+    for path in glob.glob("/usr/lib/ld-*") + glob.glob("/usr/lib64/*"):
+        paths.add(path)
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for link, target in (("bin", "usr/bin"), ("sbin", "usr/sbin"), ("lib", "usr/lib"), ("lib64", "usr/lib64")):
+            one = tarfile.TarInfo(link)
+            one.type, one.linkname = tarfile.SYMTYPE, target
+            tar.addfile(one)
+        for path in sorted(paths):
+            tar.add(path, path[1:], recursive=False)
+        for tree in glob.glob("/usr/lib/python3*") + ["/usr/share/terminfo", "/lib/terminfo", library + "/perl-base"]:
+            if os.path.isdir(tree):
+                tar.add(os.path.realpath(tree), os.path.realpath(tree)[1:], filter=_slim)
+        for name in ("passwd", "group"):
+            text = {"passwd": "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home/user:/bin/bash\n",
+                    "group": "root:x:0:\nuser:x:1000:\n"}[name].encode()
+            one = tarfile.TarInfo("etc/" + name)
+            one.size, one.mode = len(text), 0o644
+            tar.addfile(one, io.BytesIO(text))
+        for path in glob.glob("/etc/alternatives/*") + ["/etc/ld.so.cache", "/etc/nsswitch.conf", "/etc/ld.so.conf"]:
+            if os.path.lexists(path):
+                tar.add(path, path[1:], recursive=False)
+    return out.getvalue()
+
+
+def _slim(entry):
+    unwanted = ("/test/", "/__pycache__", "dist-packages", "ensurepip", "idlelib", "lib2to3", "tkinter")
+    return None if any(part in entry.name + "/" for part in unwanted) else entry
+
+
+def shared():
+    """The engine of this test run, with the images."""
+    if not _engines:
+        Engine().start()
+        _engines[0].load(BUSYBOX, busybox())
+        _engines[0].load(IMAGE, host())
+    elif _engines[0].child is None or _engines[0].child.poll() is not None:
+        _engines[0].start()
+    return _engines[0]
+
+
+class DockerPair(harness.Pair):
+    """A server and pinfold-runner-docker. With `native`, a pinfold-runner beside it; without,
+    requests that name no back end get a container."""
+
+    def __init__(self, native=False, engine=None, image=IMAGE, docker_args=(), **more):
+        super().__init__(**more)
+        self.engine = engine or shared()
+        self.native, self.image, self.docker_args = native, image, list(docker_args)
+        self.docker = None
+        if not native and more.get("policies") is None:
+            self.policies = self.docker_first()
+
+    def docker_first(self):
+        """The policies, with containers as what a request gets that names no back end."""
+        out = os.path.join(self.work, "policies")
+        os.mkdir(out, 0o755)
+        for path in glob.glob(os.path.join(harness.POLICIES, "*.json")):
+            with open(path) as file:
+                policy = json.load(file)
+            policy["backends"] = {"allow": ["docker", "native"], "why": "The tests want containers."}
+            with open(os.path.join(out, os.path.basename(path)), "w") as file:
+                json.dump(policy, file)
+        return out
+
+    def start_docker(self):
+        arguments = [harness.program("pinfold-runner-docker"), "--state", self.state]
+        arguments += ["--policies", self.policies, "--engine", self.engine.socket]
+        arguments += ["--slots", str(self.slots), "--warm", str(self.warm)]
+        arguments += ["--server-user", self.user, "--host-image", self.image] + self.docker_args
+        self.docker = self.spawn(arguments, "docker.log")
+
+    def start_runner(self):
+        if self.native:
+            super().start_runner()
+        self.start_docker()
+        if not self.native:
+            self.runner = self.docker
+
+    def start(self, seconds=60):
+        super().start(seconds)
+        if self.native:
+            self.wait_docker(seconds)
+        return self
+
+    def wait_docker(self, seconds=60):
+        """Until the server knows both."""
+        end = time.monotonic() + seconds
+        while True:
+            answer = self.client.get("/v1/capabilities").json()
+            if {"native", "docker"} <= {one["name"] for one in answer["backends"]}:
+                return
+            if self.docker.poll() is not None or time.monotonic() > end:
+                fail("pinfold-runner-docker did not come\n%s", self.logs())
+            time.sleep(0.05)
+
+    def logs(self, most=2500):
+        data = clean.read(os.path.join(self.work, "docker.log")).decode("utf-8", "replace")
+        return super().logs(most) + "--- docker.log\n" + data[-most:]
+
+    def stop(self):
+        problem = None
+        try:
+            super().stop()
+        except AssertionError as late:
+            problem = late
+        if self.native and self.docker is not None:
+            code = self.end(self.docker, signal.SIGTERM)
+            if code not in (0, None) and problem is None:
+                problem = AssertionError("pinfold-runner-docker ended with %d\n%s" % (code, self.logs()))
+        self.docker = None
+        if problem:
+            raise problem
