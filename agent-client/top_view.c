@@ -105,6 +105,19 @@ static void top_view_pool(struct top_view *v, const json_t *a) {
     TOP_PUT(v, "\n");
 }
 
+static void top_view_kinds(struct top_view *v, const json_t *a) {
+    const json_t *kinds = json_object_get(json_object_get(a, "pool"), "kinds");
+    char policy[TOP_VIEW_TEXT], image[TOP_VIEW_TEXT];
+
+    for (size_t i = 0; i < json_array_size(kinds); i++) {
+        const json_t *k = json_array_get(kinds, i);
+        TOP_PUT(v, "%s %s/%s %" PRIu64, i == 0 ? "warm:" : ",", top_view_text(k, "policy", policy),
+                top_view_text(k, "image", image), top_view_u64(k, "warm"));
+    }
+    if (json_array_size(kinds) > 0)
+        TOP_PUT(v, "\n");
+}
+
 /* Who waits, and with how much. */
 static void top_view_waiting(struct top_view *v, const json_t *a) {
     const json_t *users = json_object_get(a, "users");
@@ -147,21 +160,39 @@ static void top_view_head(struct top_view *v, const json_t *a, const char *url) 
             top_view_u64(a, "running"), top_view_u64(a, "queued"),
             top_view_u64(a, "sandboxes_total"));
     top_view_pool(v, a);
+    top_view_kinds(v, a);
     top_view_waiting(v, a);
 }
 
 /* The tables. */
 
+/* What runs now: "73%" of a processor. */
+static void top_view_busy(const json_t *row, char text[TOP_VIEW_SHORT]) {
+    const json_t *live = json_object_get(row, "live");
+    uint64_t percent = (top_view_u64(live, "cpus_milli") + 5) / 10;
+
+    if (!json_is_integer(json_object_get(live, "cpus_milli")))
+        snprintf(text, TOP_VIEW_SHORT, "-");
+    else
+        snprintf(text, TOP_VIEW_SHORT, "%u%%", (unsigned)(percent < 999999 ? percent : 999999));
+}
+
 static void top_view_run(struct top_view *v, const json_t *run) {
     char id[TOP_VIEW_TEXT], user[TOP_VIEW_TEXT], state[TOP_VIEW_TEXT], label[TOP_VIEW_TEXT];
     char age[TOP_VIEW_SHORT], cpu[TOP_VIEW_SHORT] = "-", mem[TOP_VIEW_SHORT], most[TOP_VIEW_SHORT];
+    char busy[TOP_VIEW_SHORT];
     const json_t *used = json_object_get(run, "used"), *limits = json_object_get(run, "limits");
-    const json_t *position = json_object_get(run, "position");
+    const json_t *position = json_object_get(run, "position"), *live = json_object_get(run, "live");
 
     top_view_time_of(run, "age_ms", age);
-    if (json_is_object(used))
-        top_view_time_of(used, "cpu_ms", cpu);
-    top_view_bytes_of(used, "mem_peak_bytes", mem);
+    /* Of the steps that are over, and of the one that runs. */
+    if (json_is_object(used) || json_is_object(live))
+        top_view_time(cpu, top_view_u64(used, "cpu_ms") + top_view_u64(live, "cpu_ms"));
+    top_view_busy(run, busy);
+    if (json_is_object(live))
+        top_view_bytes_of(live, "mem_bytes", mem);
+    else
+        top_view_bytes_of(used, "mem_peak_bytes", mem);
     top_view_bytes_of(limits, "mem_bytes", most);
     top_view_text(run, "state", state);
     if (json_is_integer(position))
@@ -172,8 +203,9 @@ static void top_view_run(struct top_view *v, const json_t *run) {
     top_view_text(run, "label", label);
     if (label[0] == '\0')
         snprintf(label, sizeof(label), "(%.60s)", top_view_text(run, "policy", user));
-    TOP_PUT(v, "%-28s  %-12.12s  %-10.10s  %7s  %7s  %6s  %6s  %s\n", top_view_text(run, "id", id),
-            top_view_text(run, "user", user), state, age, cpu, mem, most, label);
+    TOP_PUT(v, "%-28s  %-12.12s  %-10.10s  %7s  %7s  %5s  %6s  %6s  %s\n",
+            top_view_text(run, "id", id), top_view_text(run, "user", user), state, age, cpu, busy,
+            mem, most, label);
 }
 
 static void top_view_runs(struct top_view *v, const json_t *a) {
@@ -183,8 +215,8 @@ static void top_view_runs(struct top_view *v, const json_t *a) {
 
     if (n == 0)
         return;
-    TOP_PUT(v, "\n%-28s  %-12s  %-10s  %7s  %7s  %6s  %6s  %s\n", "RUN", "USER", "STATE", "AGE",
-            "CPU", "MEM", "LIMIT", "WHAT");
+    TOP_PUT(v, "\n%-28s  %-12s  %-10s  %7s  %7s  %5s  %6s  %6s  %s\n", "RUN", "USER", "STATE",
+            "AGE", "CPU", "NOW", "MEM", "LIMIT", "WHAT");
     for (size_t i = 0; i < n; i++)
         top_view_run(v, json_array_get(runs, i));
     if (all > n)
@@ -194,17 +226,21 @@ static void top_view_runs(struct top_view *v, const json_t *a) {
 static void top_view_sandbox(struct top_view *v, const json_t *sb) {
     char id[TOP_VIEW_TEXT], user[TOP_VIEW_TEXT], state[TOP_VIEW_TEXT];
     char age[TOP_VIEW_SHORT], left[TOP_VIEW_SHORT], mem[TOP_VIEW_SHORT], most[TOP_VIEW_SHORT];
-    char disk[TOP_VIEW_SHORT];
-    const json_t *used = json_object_get(sb, "used");
+    char disk[TOP_VIEW_SHORT], busy[TOP_VIEW_SHORT];
+    const json_t *used = json_object_get(sb, "used"), *live = json_object_get(sb, "live");
 
     top_view_time_of(sb, "age_ms", age);
     top_view_time_of(sb, "expires_in_ms", left);
-    top_view_bytes_of(used, "mem_peak_bytes", mem);
+    if (json_is_object(live))
+        top_view_bytes_of(live, "mem_bytes", mem);
+    else
+        top_view_bytes_of(used, "mem_peak_bytes", mem);
+    top_view_busy(sb, busy);
     top_view_bytes_of(used, "disk_bytes", disk);
     top_view_bytes_of(json_object_get(sb, "limits"), "mem_bytes", most);
-    TOP_PUT(v, "%-28s  %-12.12s  %-10.10s  %7s  %7s  %6s  %6s  %6s  %" PRIu64 "/%" PRIu64 "\n",
+    TOP_PUT(v, "%-28s  %-12.12s  %-10.10s  %7s  %7s  %5s  %6s  %6s  %6s  %" PRIu64 "/%" PRIu64 "\n",
             top_view_text(sb, "id", id), top_view_text(sb, "user", user),
-            top_view_text(sb, "state", state), age, left, mem, most, disk,
+            top_view_text(sb, "state", state), age, left, busy, mem, most, disk,
             top_view_u64(sb, "running"), top_view_u64(sb, "executions"));
 }
 
@@ -214,8 +250,8 @@ static void top_view_sandboxes(struct top_view *v, const json_t *a) {
 
     if (n == 0)
         return;
-    TOP_PUT(v, "\n%-28s  %-12s  %-10s  %7s  %7s  %6s  %6s  %6s  %s\n", "SANDBOX", "USER", "STATE",
-            "AGE", "LEFT", "MEM", "LIMIT", "DISK", "COMMANDS");
+    TOP_PUT(v, "\n%-28s  %-12s  %-10s  %7s  %7s  %5s  %6s  %6s  %6s  %s\n", "SANDBOX", "USER",
+            "STATE", "AGE", "LEFT", "NOW", "MEM", "LIMIT", "DISK", "COMMANDS");
     for (size_t i = 0; i < n; i++)
         top_view_sandbox(v, json_array_get(list, i));
     if (top_view_u64(a, "sandboxes_total") > n)

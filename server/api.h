@@ -171,3 +171,8 @@ void api_tokens_create(struct server *s, struct http_req *req, const struct rout
 void api_tokens_child(struct server *s, struct http_req *req, const struct route_args *args);
 void api_tokens_list(struct server *s, struct http_req *req, const struct route_args *args);
 void api_tokens_delete(struct server *s, struct http_req *req, const struct route_args *args);
+
+/* Answers with fn() when it is known what goes on in the jails (look.h), or when that takes too
+ * long. */
+void api_look_then(struct server *s, struct http_req *req, uint32_t what,
+                   void (*fn)(struct server *s, struct http_req *req));

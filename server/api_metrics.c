@@ -113,8 +113,27 @@ static int api_metrics_users(const struct server *s, struct buf *out) {
     return rc;
 }
 
-void api_metrics_get(struct server *s, struct http_req *req, const struct route_args *args) {
-    (void)args;
+static int api_metrics_kinds(const struct server *s, struct buf *out) {
+    size_t n = 0, room = 0;
+    for (size_t i = 0; i < s->links.count; i++)
+        room += s->links.items[i]->look.kinds.count;
+    struct metrics_kind *kinds = calloc(room + 1, sizeof(*kinds));
+    if (kinds == NULL)
+        return -1;
+    for (size_t i = 0; i < s->links.count; i++) {
+        const struct link *l = s->links.items[i];
+        for (size_t k = 0; k < l->look.kinds.count; k++)
+            kinds[n++] = (struct metrics_kind){.shard = l->welcome.shard,
+                                               .policy = l->look.kinds.items[k].policy,
+                                               .image = l->look.kinds.items[k].image,
+                                               .warm = l->look.kinds.items[k].warm};
+    }
+    int rc = metrics_write_kinds(kinds, n, out, NULL);
+    free(kinds);
+    return rc;
+}
+
+static void api_metrics_answer(struct server *s, struct http_req *req) {
     struct buf out;
     struct api_error error = {0};
     bool users = false;
@@ -128,8 +147,15 @@ void api_metrics_get(struct server *s, struct http_req *req, const struct route_
     api_metrics_look(s, g);
     buf_init(&out, API_METRICS_BYTES);
     int rc = metrics_write(&s->metrics, g, &out, NULL);
+    if (rc == 0)
+        rc = api_metrics_kinds(s, &out);
     if (rc == 0 && users)
         rc = api_metrics_users(s, &out);
     free(g);
     api_reply_buf(req, 200, "text/plain; version=0.0.4; charset=utf-8", &out, rc);
+}
+
+void api_metrics_get(struct server *s, struct http_req *req, const struct route_args *args) {
+    (void)args;
+    api_look_then(s, req, WIRE_LOOK_KINDS, api_metrics_answer);
 }

@@ -20,7 +20,24 @@ static void api_top_limits(struct json_out *j, const struct limits *limits) {
     json_out_close(j, '}');
 }
 
-/* What the steps that are over have used; what runs now is not measured before its end. */
+/* What runs at this moment; null when nothing of it does, or its runner did not say. */
+static void api_top_live(struct json_out *j, const struct link_jail *jail) {
+    struct link_sight sight;
+    if (!link_seen(jail, &sight)) {
+        json_out_null(j, "live");
+        return;
+    }
+    json_out_open(j, "live", '{');
+    json_out_u64(j, "cpu_ms", sight.cpu_ns / CLOCK_NS_PER_MS);
+    if (sight.cpus_milli == UINT32_MAX)
+        json_out_null(j, "cpus_milli");
+    else
+        json_out_u64(j, "cpus_milli", sight.cpus_milli);
+    json_out_u64(j, "mem_bytes", sight.mem_bytes);
+    json_out_close(j, '}');
+}
+
+/* What the steps that are over have used. */
 static void api_top_used(struct json_out *j, const struct run *run) {
     uint64_t cpu_ns = 0, peak = 0;
     bool known = false;
@@ -72,6 +89,7 @@ static void api_top_run(struct json_out *j, const struct server *s, const struct
     }
     json_out_u64(j, "steps", run->step_count);
     api_top_used(j, run);
+    api_top_live(j, run->jail);
     api_top_limits(j, &run->limits.values);
     json_out_close(j, '}');
 }
@@ -115,6 +133,7 @@ static void api_top_sandbox(struct json_out *j, const struct sandbox *sb) {
     } else {
         json_out_null(j, "used");
     }
+    api_top_live(j, sandbox_jail(sb));
     api_top_limits(j, &sandbox_limits(sb)->values);
     json_out_close(j, '}');
 }
@@ -143,6 +162,34 @@ static void api_top_users(struct json_out *j, const struct top *t) {
     json_out_close(j, ']');
 }
 
+/* Warm jails by policy and image: of all shards together. */
+static void api_top_kinds(struct json_out *j, const struct server *s) {
+    struct link_kinds sum = {0};
+    for (size_t i = 0; i < s->links.count; i++) {
+        const struct link_kinds *kinds = &s->links.items[i]->look.kinds;
+        for (size_t k = 0; k < kinds->count; k++) {
+            const struct link_kind *one = &kinds->items[k];
+            size_t at = 0;
+            while (at < sum.count && (strcmp(sum.items[at].policy, one->policy) != 0 ||
+                                      strcmp(sum.items[at].image, one->image) != 0))
+                at++;
+            if (at < sum.count)
+                sum.items[at].warm += one->warm;
+            else if (at < LINK_KINDS_MAX)
+                sum.items[sum.count++] = *one;
+        }
+    }
+    json_out_open(j, "kinds", '[');
+    for (size_t i = 0; i < sum.count; i++) {
+        json_out_open(j, NULL, '{');
+        json_out_str(j, "policy", sum.items[i].policy);
+        json_out_str(j, "image", sum.items[i].image);
+        json_out_u64(j, "warm", sum.items[i].warm);
+        json_out_close(j, '}');
+    }
+    json_out_close(j, ']');
+}
+
 /* How busy the others are is nobody's business: what is in use is for administrators. */
 static void api_top_pool(struct json_out *j, const struct server *s, bool all) {
     struct links_totals t;
@@ -155,6 +202,7 @@ static void api_top_pool(struct json_out *j, const struct server *s, bool all) {
         json_out_u64(j, "slots_in_use", t.in_use);
         json_out_u64(j, "sandboxes_in_use", t.sandboxes_in_use);
         json_out_u64(j, "warm", t.warm);
+        api_top_kinds(j, s);
     }
     json_out_close(j, '}');
 }
@@ -178,8 +226,7 @@ static void api_top_ready(struct json_out *j, struct server *s) {
         json_out_null(j, "why");
 }
 
-void api_top_get(struct server *s, struct http_req *req, const struct route_args *args) {
-    (void)args;
+static void api_top_answer(struct server *s, struct http_req *req) {
     struct api_error error = {0};
     struct top t;
     struct buf out;
@@ -210,4 +257,9 @@ void api_top_get(struct server *s, struct http_req *req, const struct route_args
     json_out_close(&j, '}');
     top_done(&t);
     api_reply_buf(req, 200, "application/json", &out, json_out_end(&j, NULL));
+}
+
+void api_top_get(struct server *s, struct http_req *req, const struct route_args *args) {
+    (void)args;
+    api_look_then(s, req, WIRE_LOOK_ALL, api_top_answer);
 }

@@ -66,6 +66,7 @@ static void link_disconnect(struct link *l) {
     loop_defer_stop(l->loop, &l->fail);
     loop_defer_stop(l->loop, &l->close);
     l->closing = NULL;
+    link_look_reset(l);
     fd_close(&l->fd);
     link_send_drop(l);
     l->state = LINK_CLOSED;

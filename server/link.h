@@ -60,6 +60,7 @@ struct link_watch {
     void (*ready)(void *arg, struct link *l);
     void (*down)(void *arg, struct link *l, const struct err *why);
     void (*slot_free)(void *arg, struct link *l); /* a jail is gone, or its health changed */
+    void (*looked)(void *arg, struct link *l);    /* link_look() was answered; may be NULL */
     void *arg;
 };
 
@@ -77,6 +78,26 @@ struct link_kept {
     size_t count, alloc;
 };
 
+/* Jails of a shard that are ready and wait to be given away. */
+#define LINK_KINDS_MAX 64u
+struct link_kind {
+    char policy[WIRE_NAME_MAX], image[WIRE_NAME_MAX];
+    uint32_t warm;
+};
+
+struct link_kinds {
+    struct link_kind items[LINK_KINDS_MAX];
+    size_t count;
+};
+
+/* What the last link_look() found. */
+struct link_look {
+    uint32_t what;         /* is being asked for; 0 = nothing is … */
+    uint32_t again;        /* … and this then */
+    uint64_t began, ended; /* the looks at jails are counted */
+    struct link_kinds kinds, next;
+};
+
 struct link {
     char name[LINK_NAME_MAX]; /* path of the socket, relative to the state directory */
     enum link_state state;
@@ -92,7 +113,8 @@ struct link {
     size_t policy_count;
     struct wire_capability *capabilities;
     size_t capability_count;
-    struct wire_state shard;               /* the last STATE heard */
+    struct wire_state shard; /* the last STATE heard */
+    struct link_look look;
     struct link_kept kept, kept_snapshots; /* until watch.ready() has seen them */
     struct link_jail *jails;
     uint32_t jail_count; /* welcome.slots and welcome.sandboxes */
@@ -154,6 +176,9 @@ void link_signal(struct link_jail *j, uint32_t number, int signal);
 void link_freeze(struct link_jail *j, bool frozen);
 void link_snapshot(struct link_jail *j, const char *key);
 void link_restore(struct link_jail *j, const char *key);
+/* Asks what goes on: watch.looked() tells that it is known. Nothing happens when it is not READY.
+ */
+void link_look(struct link *l, uint32_t what);
 /* Forgets a snapshot of this shard, if there is a connection. */
 void link_drop_snapshot(struct link *l, const char *key);
 /* Gives back a jail of which nothing was sent. */
@@ -167,3 +192,13 @@ void link_close_jail(struct link_jail *j);
  * has ended. */
 void link_close_then(struct link_jail *j, void (*closed)(void *arg), void *arg);
 struct link *link_of(const struct link_jail *j);
+
+/* What a jail used when somebody looked last. */
+struct link_sight {
+    uint64_t cpu_ns, mem_bytes; /* CPU: of what runs, since each execution began */
+    uint64_t at_ns;             /* monotonic */
+    uint32_t running;
+    uint32_t cpus_milli; /* between the last two looks; UINT32_MAX = not known */
+};
+/* False: nobody has looked yet, or the last look did not see it. NULL allowed. */
+bool link_seen(const struct link_jail *j, struct link_sight *out);

@@ -12,6 +12,8 @@ struct link_jail {
     struct link_pool *pool; /* whose number it has */
     const struct link_jail_ops *ops;
     void *owner; /* NULL = nobody listens: CLOSE was sent, or is about to be */
+    struct link_sight sight;
+    uint64_t seen; /* link->look.began then; 0 = never */
     struct link_jail *next_closing;
     bool closing;              /* CLOSE is about to be sent */
     void (*closed)(void *arg); /* who wants to know that it is gone; NULL = nobody */
@@ -22,3 +24,9 @@ struct link_jail {
 void link_jail_free(struct link_jail *j);
 /* What a greeting told of an earlier connection. */
 void link_forget_kept(struct link *l);
+
+/* link_look.c: a look ends with the connection; and what the runner answers. */
+void link_look_reset(struct link *l);
+void link_look_kind(struct link *l, const struct wire_kind *kind);
+void link_look_seen(struct link_jail *j, const struct wire_seen *seen);
+void link_look_done(struct link *l);

@@ -244,6 +244,30 @@ static int link_recv_state(struct link *l, const struct link_recv_packet *p, str
     return 0;
 }
 
+static int link_recv_kind(struct link *l, const struct link_recv_packet *p, struct err *err) {
+    if ((l->look.what & WIRE_LOOK_KINDS) == 0)
+        return link_recv_unasked(l, p, err);
+    link_look_kind(l, p->data);
+    return 0;
+}
+
+static int link_recv_seen(struct link *l, const struct link_recv_packet *p, struct err *err) {
+    struct link_jail *j = link_recv_jail(l, p, err);
+    if (j == NULL)
+        return -1;
+    if ((l->look.what & WIRE_LOOK_JAILS) == 0)
+        return link_recv_unasked(l, p, err);
+    link_look_seen(j, p->data);
+    return 0;
+}
+
+static int link_recv_looked(struct link *l, const struct link_recv_packet *p, struct err *err) {
+    if (l->look.what == 0)
+        return link_recv_unasked(l, p, err);
+    link_look_done(l);
+    return 0;
+}
+
 #define IN(state) (1u << (state))
 static const struct link_recv_rule {
     uint32_t type;
@@ -263,6 +287,9 @@ static const struct link_recv_rule {
     {WIRE_STARTED, IN(LINK_READY), link_recv_started},
     {WIRE_DONE, IN(LINK_READY), link_recv_done},
     {WIRE_KEPT_EXEC, IN(LINK_READY), link_recv_kept_exec},
+    {WIRE_KIND, IN(LINK_READY), link_recv_kind},
+    {WIRE_SEEN, IN(LINK_READY), link_recv_seen},
+    {WIRE_LOOKED, IN(LINK_READY), link_recv_looked},
     {WIRE_STATE, IN(LINK_GREETING) | IN(LINK_READY), link_recv_state},
 };
 

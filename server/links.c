@@ -79,6 +79,12 @@ static void links_slot_free(void *arg, struct link *l) {
     s->watch.room(s->watch.arg);
 }
 
+static void links_looked(void *arg, struct link *l) {
+    const struct links *s = arg;
+    if (s->watch.looked != NULL)
+        s->watch.looked(s->watch.arg, l);
+}
+
 struct link *links_find(const struct links *s, const char *name) {
     for (size_t i = 0; i < s->count; i++)
         if (strcmp(s->items[i]->name, name) == 0)
@@ -175,8 +181,11 @@ void links_start(struct links *s, struct loop *loop, struct log *log,
     s->loop = loop;
     s->log = log;
     s->watch = *watch;
-    s->link_watch = (struct link_watch){
-        .ready = links_ready, .down = links_down, .slot_free = links_slot_free, .arg = s};
+    s->link_watch = (struct link_watch){.ready = links_ready,
+                                        .down = links_down,
+                                        .slot_free = links_slot_free,
+                                        .looked = links_looked,
+                                        .arg = s};
     s->wait_ms = LINKS_WAIT_FIRST_MS;
     s->look_ms = LINKS_LOOK_FIRST_MS;
     snprintf(s->last_error, sizeof(s->last_error), "no runner has been found yet");

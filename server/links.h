@@ -20,6 +20,7 @@ struct links_watch {
     void (*down)(void *arg, struct link *l); /* its connection has ended */
     /* Nobody listens at its socket: the runner that did is dead, with all that it had. */
     void (*dead)(void *arg, const char *name);
+    void (*looked)(void *arg, struct link *l); /* link_look() was answered; may be NULL */
     void *arg;
 };
 

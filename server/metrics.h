@@ -83,6 +83,15 @@ struct metrics_shard {
     uint64_t slots, in_use, warm, sandboxes, sandboxes_in_use;
 };
 
+/* Jails of a kind that a shard has ready. Names are borrowed. */
+struct metrics_kind {
+    unsigned shard;
+    const char *policy, *image;
+    uint64_t warm;
+};
+int metrics_write_kinds(const struct metrics_kind *kinds, size_t count, struct buf *out,
+                        struct err *err);
+
 /* One layer of the service; the names are those of /readyz. */
 struct metrics_layer {
     const char *name; /* static */

@@ -245,3 +245,20 @@ int metrics_write_users(const struct metrics_user *users, size_t count, struct b
         }
     return w.rc;
 }
+
+int metrics_write_kinds(const struct metrics_kind *kinds, size_t count, struct buf *out,
+                        struct err *err) {
+    struct metrics_write w = {.out = out, .err = err};
+    if (count == 0)
+        return 0;
+    metrics_write_head(&w, "pool_warm_jails", "gauge",
+                       "Jails that are ready for use, by policy and image.");
+    for (size_t i = 0; i < count; i++) {
+        METRICS_PUT(&w, "pinfold_pool_warm_jails{shard=\"%u\",policy=\"", kinds[i].shard);
+        metrics_write_escaped(&w, kinds[i].policy);
+        METRICS_PUT(&w, "\",image=\"");
+        metrics_write_escaped(&w, kinds[i].image);
+        METRICS_PUT(&w, "\"} %" PRIu64 "\n", kinds[i].warm);
+    }
+    return w.rc;
+}

@@ -339,6 +339,10 @@ struct link *sandbox_link(const struct sandbox *sb) {
     return sb->jail != NULL && !sb->detached ? link_of(sb->jail) : NULL;
 }
 
+const struct link_jail *sandbox_jail(const struct sandbox *sb) {
+    return sb->jail;
+}
+
 const char *sandbox_shard(const struct sandbox *sb) {
     return sb->shard;
 }

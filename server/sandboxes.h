@@ -169,6 +169,7 @@ void sandbox_json_write(struct json_out *j, const char *key, const struct sandbo
 const struct sandbox_spec *sandbox_spec(const struct sandbox *sb);
 struct link *sandbox_link(const struct sandbox *sb); /* NULL = no connection */
 const char *sandbox_shard(const struct sandbox *sb);
+const struct link_jail *sandbox_jail(const struct sandbox *sb); /* NULL = it has none now */
 struct sandbox *sandbox_older(const struct sandbox *sb);
 
 /* What is known of one without asking its runner. */

@@ -221,6 +221,12 @@ static void serve_shard_dead(void *arg, const char *name) {
     sandboxes_dead(&s->sandboxes, name);
 }
 
+static void serve_shard_looked(void *arg, struct link *l) {
+    struct server *s = arg;
+    (void)l;
+    look_heard(&s->look);
+}
+
 /* A sandbox of an earlier server: each module reads what it left in the sandbox's directory. */
 static void serve_sandbox_loaded(void *arg, struct sandbox *sb) {
     struct server *s = arg;
@@ -296,7 +302,9 @@ static int serve_core(struct serve *v, struct err *err) {
                                 .ready = serve_shard_ready,
                                 .down = serve_shard_down,
                                 .dead = serve_shard_dead,
+                                .looked = serve_shard_looked,
                                 .arg = s};
+    look_init(&s->look, s->loop, &s->links);
     links_start(&s->links, s->loop, &s->log, &watch);
     return 0;
 }
@@ -476,6 +484,7 @@ static void serve_clean_up(struct serve *v) {
     snapshots_done(&s->snapshots);
     execs_hub_free(s->exec_hub);
     blobs_close(s->blobs);
+    look_stop(&s->look);
     links_stop(&s->links);
     hostmem_stop(&s->mem);
     quota_free(s->quota);

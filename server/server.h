@@ -11,6 +11,7 @@
 #include "http.h"
 #include "links.h"
 #include "log.h"
+#include "look.h"
 #include "loop.h"
 #include "metrics.h"
 #include "quota.h"
@@ -49,6 +50,7 @@ struct server {
     struct quota *quota;
     struct hostmem mem;
     struct links links;
+    struct look look;
     struct metrics metrics;
     struct runs runs;
     struct retain *retain;

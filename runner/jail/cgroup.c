@@ -228,6 +228,14 @@ int cgroup_jail_peak(const struct cgroup_jail *jail, uint64_t *bytes, struct err
     return fd_read_u64(jail->peak_fd, bytes, err);
 }
 
+int cgroup_jail_memory(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       uint64_t *bytes, struct err *err) {
+    size_t mem = cgroup_find(host, CGROUP_MEMORY);
+    fd_cleanup int fd = cgroup_open(
+        jail->fd[mem], host->tree[mem].v2 ? "memory.current" : "memory.usage_in_bytes", err);
+    return fd < 0 ? -1 : fd_read_u64(fd, bytes, err);
+}
+
 /* Directory in which the step's own directory of tree i is made. */
 static int cgroup_step_parent(const struct cgroup_host *host, const struct cgroup_jail *jail,
                               size_t i) {

@@ -139,6 +139,9 @@ int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, s
 int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *jail,
                      const struct cgroup_step *step, struct cgroup_jail_usage *usage,
                      struct err *err);
+/* Memory that the whole jail uses now. */
+int cgroup_jail_memory(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       uint64_t *bytes, struct err *err);
 /* Memory peak of the whole jail, all its steps. */
 int cgroup_jail_peak(const struct cgroup_jail *jail, uint64_t *bytes, struct err *err);
 

@@ -177,13 +177,22 @@ static void exec_wall(void *arg) {
 }
 
 /* CPU that the command itself has used. */
-static int exec_cpu_used(struct exec *x, uint64_t *ns) {
+static int exec_cpu_used(const struct exec *x, uint64_t *ns) {
     uint64_t total = 0;
     if (cgroup_step_cpu(&x->cgroup, &total, NULL) != 0) {
         return -1;
     }
     *ns = total > x->cpu_before_ns ? total - x->cpu_before_ns : 0;
     return 0;
+}
+
+/* What it said before exec need not have been read yet: until then a millisecond too much. */
+uint64_t exec_cpu_ns(const struct exec *x) {
+    uint64_t used = 0;
+    if (x->state < EXEC_RUNNING || x->measured) {
+        return x->usage.cpu_user_ns + x->usage.cpu_system_ns;
+    }
+    return x->cgroup.usage_fd >= 0 && exec_cpu_used(x, &used) == 0 ? used : 0;
 }
 
 /* Where the kernel keeps no peak of processes, what is seen now and then has to do. */

@@ -94,6 +94,8 @@ void exec_exited(struct exec *exec, int status, uint64_t mono_ns);
 
 /* Stops its processes, or lets them go on; its wall clock stands still meanwhile. */
 int exec_freeze(struct exec *exec, bool frozen, struct err *err);
+/* CPU time that it has used so far; 0 before it began, and when nobody can tell any more. */
+uint64_t exec_cpu_ns(const struct exec *exec);
 /* Has it come to what exec_freeze() asked for? 1, 0, or -1. */
 int exec_settled(const struct exec *exec, struct err *err);
 /* A signal to its process group, as soon as the command has started. */

@@ -205,6 +205,13 @@ void jail_removed(struct jail *jail);
  * one of the two has nothing left. */
 int jail_disk(const struct jail *jail, uint64_t *bytes, uint64_t *inodes, bool *full);
 
+/* What goes on in it at this moment. */
+struct jail_sight {
+    uint64_t cpu_ns, mem_bytes;
+    uint32_t running;
+};
+int jail_look(const struct jail *jail, struct jail_sight *out, struct err *err);
+
 /* For exec.c: the jail cannot go on. */
 void jail_fail(struct jail *jail, const char *stage, int code, const char *text);
 /* For exec.c: it is over. */

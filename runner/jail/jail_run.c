@@ -33,6 +33,20 @@ int jail_disk(const struct jail *j, uint64_t *bytes, uint64_t *inodes, bool *ful
     return 0;
 }
 
+int jail_look(const struct jail *j, struct jail_sight *out, struct err *err) {
+    struct jail_sight sight = {.running = j->running};
+    if (cgroup_jail_memory(j->host->cgroups, &j->cgroup, &sight.mem_bytes, err) != 0) {
+        return -1;
+    }
+    for (const struct exec *x = j->execs; x != NULL; x = x->next) {
+        if (x->state == EXEC_RUNNING) {
+            sight.cpu_ns += exec_cpu_ns(x);
+        }
+    }
+    *out = sight;
+    return 0;
+}
+
 /* Size and inode count of a mounted tmpfs can be changed by whoever rules its user namespace. */
 static int jail_resize(struct jail *j, const struct limits *limits, struct err *err) {
     char size[32];

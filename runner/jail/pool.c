@@ -585,12 +585,26 @@ void pool_ended(struct pool *p) {
     }
 }
 
+static uint32_t pool_warm(const struct pool_kind *k) {
+    uint32_t warm = 0;
+    for (unsigned n = 0; n < k->count; n++) {
+        warm += k->jail[n]->state == JAIL_READY;
+    }
+    return warm;
+}
+
+void pool_kinds(const struct pool *p,
+                void (*fn)(void *arg, const char *policy, const char *image, uint32_t warm),
+                void *arg) {
+    for (unsigned i = 0; i < p->kinds; i++) {
+        fn(arg, p->kind[i].policy->name, p->kind[i].image, pool_warm(&p->kind[i]));
+    }
+}
+
 void pool_stats(const struct pool *p, struct pool_stats *out) {
     out->warm = 0;
     for (unsigned i = 0; i < p->kinds; i++) {
-        for (unsigned n = 0; n < p->kind[i].count; n++) {
-            out->warm += p->kind[i].jail[n]->state == JAIL_READY;
-        }
+        out->warm += pool_warm(&p->kind[i]);
     }
     out->in_use = p->in_use;
     out->made = p->made;

@@ -79,3 +79,7 @@ void pool_began(struct pool *pool);
 void pool_ended(struct pool *pool);
 
 void pool_stats(const struct pool *pool, struct pool_stats *out);
+/* Calls fn for each kind of jails with how many of it are ready and wait. */
+void pool_kinds(const struct pool *pool,
+                void (*fn)(void *arg, const char *policy, const char *image, uint32_t warm),
+                void *arg);

@@ -52,6 +52,7 @@ static void session_close(struct session *s, const char *why) {
     }
     s->closing = true;
     loop_timer_stop(s->cfg->loop, &s->state_timer);
+    loop_timer_stop(s->cfg->loop, &s->look_timer);
     loop_del(s->cfg->loop, &s->src);
     fd_close(&s->sock);
     struct session_jail *next;
@@ -177,6 +178,9 @@ static int session_request(struct session *s, const char *packet, size_t size, i
         return 0;
     case WIRE_ADOPT:
         return session_sandbox_adopt(s, data, err);
+    case WIRE_LOOK:
+        session_look(s, data);
+        return 0;
     default:
         return err_set(err, ERR_PROTOCOL, 0, "an unknown request");
     }

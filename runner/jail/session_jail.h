@@ -1,5 +1,6 @@
 /* Inside of the session: a connection, the jails that it opened (session_jail.c), what runs in them
- * (session_exec.c), and what is asked of sandboxes as a whole (session_sandbox.c). */
+ * (session_exec.c), what is asked of sandboxes as a whole (session_sandbox.c), and what who looks
+ * is told (session_look.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -68,6 +69,7 @@ struct session_jail {
     bool busy_layers;       /* an operation on its volume: nothing starts */
     enum wire_disk disk;
     char key[WIRE_NAME_MAX], from[WIRE_NAME_MAX];
+    uint64_t looked;                  /* the last look that told of it */
     struct session_control *controls; /* the first is in progress */
     bool controlling;
     struct loop_timer timer;      /* looks whether all has come to a stop */
@@ -83,6 +85,9 @@ struct session {
     bool state_dirty, room;
     uint64_t state_sent_ns;
     struct loop_timer state_timer;
+    uint32_t look_what; /* what is still to be told to whoever looks */
+    uint64_t look_serial;
+    struct loop_timer look_timer;
     struct session_jail *wait_first, *wait_last;
     bool writing; /* waits for EPOLLOUT */
     struct loop_defer defer;
@@ -109,6 +114,9 @@ struct limits session_ceiling(const struct session_config *cfg, const struct pol
 
 /* session_hello.c */
 int session_hello(struct session *s, struct err *err);
+
+/* session_look.c */
+void session_look(struct session *s, const struct wire_look *q);
 
 /* session_jail.c */
 int session_open(struct session *s, const struct wire_open *q, struct err *err);

@@ -326,6 +326,32 @@ static const char *wire_fields_kept_exec(const void *data, size_t tail, size_t n
     return p->flags & ~(uint32_t)WIRE_EXEC_PTY ? "flags" : NULL;
 }
 
+static const char *wire_fields_look(const void *data, size_t tail, size_t nfds) {
+    (void)tail;
+    (void)nfds;
+    const struct wire_look *p = data;
+    if (p->what == 0 || p->what > WIRE_LOOK_ALL)
+        return "what";
+    return p->reserved ? "reserved" : NULL;
+}
+
+static const char *wire_fields_warm_kind(const void *data, size_t tail, size_t nfds) {
+    (void)tail;
+    (void)nfds;
+    const struct wire_kind *p = data;
+    if (!wire_name(p->policy, sizeof(p->policy)))
+        return "policy";
+    if (!wire_name(p->image, sizeof(p->image)))
+        return "image";
+    return p->reserved ? "reserved" : NULL;
+}
+
+static const char *wire_fields_seen(const void *data, size_t tail, size_t nfds) {
+    (void)tail;
+    (void)nfds;
+    return ((const struct wire_seen *)data)->reserved ? "reserved" : NULL;
+}
+
 /* What a server may send. */
 static const struct wire_rule wire_requests[] = {
     {WIRE_HELLO, "HELLO", sizeof(struct wire_hello), 0, false, WIRE_ABOUT_NONE, NULL},
@@ -343,6 +369,7 @@ static const struct wire_rule wire_requests[] = {
     {WIRE_RESTORE, "RESTORE", sizeof(struct wire_key), 0, false, WIRE_ABOUT_JAIL, wire_fields_key},
     {WIRE_DROP, "DROP", sizeof(struct wire_key), 0, false, WIRE_ABOUT_NONE, wire_fields_key},
     {WIRE_ADOPT, "ADOPT", sizeof(struct wire_key), 0, false, WIRE_ABOUT_JAIL, wire_fields_key},
+    {WIRE_LOOK, "LOOK", sizeof(struct wire_look), 0, false, WIRE_ABOUT_NONE, wire_fields_look},
 };
 
 /* What a runner may send. */
@@ -368,6 +395,9 @@ static const struct wire_rule wire_replies[] = {
      wire_fields_kept},
     {WIRE_KEPT_EXEC, "KEPT_EXEC", sizeof(struct wire_kept_exec), 0, true, WIRE_ABOUT_EXEC,
      wire_fields_kept_exec},
+    {WIRE_KIND, "KIND", sizeof(struct wire_kind), 0, false, WIRE_ABOUT_NONE, wire_fields_warm_kind},
+    {WIRE_SEEN, "SEEN", sizeof(struct wire_seen), 0, false, WIRE_ABOUT_JAIL, wire_fields_seen},
+    {WIRE_LOOKED, "LOOKED", sizeof(struct wire_looked), 0, false, WIRE_ABOUT_NONE, NULL},
 };
 
 #define WIRE_ROWS(table) (sizeof(table) / sizeof((table)[0]))

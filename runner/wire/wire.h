@@ -32,6 +32,9 @@
  *                                                  DONE(jail, ADOPT); the ENDs. If it is gone
  *                                                  meanwhile: DONE with ENOENT, CLOSED
  * Whoever does not know a key adopts and closes it.
+ * What goes on now is told when somebody looks, a slice at a time, beside everything else:
+ *   server: LOOK                           runner: KIND for each kind of warm jails, SEEN(jail) for
+ *                                                  each that this connection opened, LOOKED
  * OPEN and its first EXEC may travel in one datagram, the EXEC behind the OPEN, with its
  * descriptors: two would wake the runner twice. An EXEC that comes while the jail is being made
  * waits for it. END is sent when every process of the step is dead and its cgroup is empty; so a
@@ -77,6 +80,7 @@ enum wire_type {
     WIRE_RESTORE,
     WIRE_DROP,
     WIRE_ADOPT,
+    WIRE_LOOK,
     /* runner -> server */
     WIRE_WELCOME = 64,
     WIRE_POLICY,
@@ -92,6 +96,9 @@ enum wire_type {
     WIRE_KEPT,
     WIRE_KEPT_SNAPSHOT,
     WIRE_KEPT_EXEC,
+    WIRE_KIND,
+    WIRE_SEEN,
+    WIRE_LOOKED,
 };
 
 /* Every packet starts with this. */
@@ -320,6 +327,36 @@ struct wire_state {
     uint64_t jails_made;
     uint64_t jails_taken_warm;
     char health[WIRE_TEXT_MAX]; /* a sentence when new jails cannot be made */
+};
+
+/* A LOOK that comes before the LOOKED of the one before asks for both at once. */
+enum wire_look_what { WIRE_LOOK_KINDS = 1, WIRE_LOOK_JAILS = 2, WIRE_LOOK_ALL = 3 };
+struct wire_look {
+    struct wire_head head;
+    uint32_t what; /* mask of enum wire_look_what, not 0 */
+    uint32_t reserved;
+};
+
+/* Jails that are ready and wait to be given away. */
+struct wire_kind {
+    struct wire_head head;
+    char policy[WIRE_NAME_MAX];
+    char image[WIRE_NAME_MAX];
+    uint32_t warm;
+    uint32_t reserved;
+};
+
+/* What a jail uses at this moment. */
+struct wire_seen {
+    struct wire_head head;
+    uint64_t cpu_ns;    /* of the executions that run, since each began */
+    uint64_t mem_bytes; /* of the whole jail, its files in memory included */
+    uint32_t running;   /* executions */
+    uint32_t reserved;
+};
+
+struct wire_looked {
+    struct wire_head head;
 };
 
 /* A sandbox is ready for its first command. */

@@ -58,6 +58,8 @@ static void seeds_spec_block(struct seeds *s, struct buf *out, size_t argc, size
 static void seeds_requests(struct seeds *s) {
     struct wire_hello hello = {.head.type = WIRE_HELLO};
     seeds_packet(s, "wire/hello", 0, &hello, sizeof(hello), NULL);
+    struct wire_look look = {.head.type = WIRE_LOOK, .what = WIRE_LOOK_ALL};
+    seeds_packet(s, "wire/look", 0, &look, sizeof(look), NULL);
     struct wire_open open = {.head = {.type = WIRE_OPEN, .jail = 1},
                              .policy = "default",
                              .image = "host",
@@ -119,6 +121,10 @@ static void seeds_replies(struct seeds *s) {
                                          .how = "cgroup",
                                          .proof = "tried"};
     seeds_packet(s, "wire/capability", 1, &capability, sizeof(capability), NULL);
+    struct wire_kind kind = {.head.type = WIRE_KIND, .policy = "default", .image = "host"};
+    seeds_packet(s, "wire/kind", 1, &kind, sizeof(kind), NULL);
+    struct wire_seen seen = {.head = {.type = WIRE_SEEN, .jail = 1}, .cpu_ns = 1, .mem_bytes = 1};
+    seeds_packet(s, "wire/seen", 1, &seen, sizeof(seen), NULL);
     struct wire_ready ready = {.head.type = WIRE_READY};
     seeds_packet(s, "wire/ready", 1, &ready, sizeof(ready), NULL);
     struct wire_end end = {.head = {.type = WIRE_END, .jail = 1}, .cause = CAUSE_EXIT};

@@ -61,6 +61,44 @@ def shows(_):
         pair.stop()
 
 
+def burns(seen, kind, ident):
+    live = row(seen, kind, ident)["live"]
+    return live is not None and live["cpus_milli"] is not None and live["cpus_milli"] >= 100
+
+
+@test("top shows what runs and sandboxes use at this moment, and the warm jails of each policy")
+def live(pair):
+    client = pair.client
+    work = "x = bytearray(%d)\nwhile True: pass" % (32 * MIB)
+    run = client.submit(argv=["python3", "-c", work], limits={"wall_ms": 20000, "cpu_ms": 20000})
+    box = status(client.post("/v1/sandboxes", {}), 201).json()["id"]
+    idle = status(client.post("/v1/sandboxes", {}), 201).json()["id"]
+    try:
+        status(client.post("/v1/sandboxes/%s/exec" % box,
+                           {"argv": ["python3", "-c", work], "background": True}), 202)
+        check.eventually(lambda: burns(top(client), "runs", run), 10, "CPU of the run", 0.5)
+        check.eventually(lambda: burns(top(client), "sandboxes", box), 10, "CPU of the sandbox", 0.5)
+        seen = top(client)
+        for kind, ident in (("runs", run), ("sandboxes", box)):
+            used = row(seen, kind, ident)["live"]
+            check.true(used["cpu_ms"] > 0, "no CPU time: %r", used)
+            check.true(32 * MIB < used["mem_bytes"] < 200 * MIB, "memory: %r", used)
+        rest = row(seen, "sandboxes", idle)["live"]
+        check.equal((rest["cpu_ms"], rest["cpus_milli"]), (0, 0), "one that rests")
+        check.true(rest["mem_bytes"] < 32 * MIB, "memory of one that rests: %r", rest)
+        kinds = [(one["policy"], one["image"]) for one in seen["pool"]["kinds"]]
+        check.true(("default", "host") in kinds, "kinds of warm jails: %r", kinds)
+        lines = client.get("/metrics").body.decode().splitlines()
+        wanted = 'pinfold_pool_warm_jails{shard="0",policy="default",image="host"} '
+        check.equal(len([one for one in lines if one.startswith(wanted)]), 1, "series of the pool")
+    finally:
+        client.delete("/v1/runs/" + run)
+        client.delete("/v1/sandboxes/" + box)
+        client.delete("/v1/sandboxes/" + idle)
+    client.wait_done(run)
+    check.equal([one for one in top(client)["runs"] if one["id"] == run], [], "afterwards")
+
+
 @test("a user's top holds nothing of others; an administrator sees all, but no command", case=137)
 def own(pair):
     word = nonce()

@@ -5,7 +5,7 @@
 #include "fake_shard.h"
 
 struct seen {
-    int ready, down, slot_free;
+    int ready, down, slot_free, looked;
     char why[400];
     int ended, failed, lost;
     int opened, started, done, kept_exec, closed;
@@ -31,6 +31,11 @@ static void on_down(void *arg, struct link *l, const struct err *why) {
 static void on_slot_free(void *arg, struct link *l) {
     (void)l;
     ((struct seen *)arg)->slot_free++;
+}
+
+static void on_looked(void *arg, struct link *l) {
+    (void)l;
+    ((struct seen *)arg)->looked++;
 }
 
 static void on_ended(void *owner, const struct wire_end *end) {
@@ -99,8 +104,11 @@ static int setup(void **state) {
     assert_non_null(t);
     fake_start(&t->fake);
     log_init(&t->log, -1, LOG_ERROR, "unit");
-    t->watch = (struct link_watch){
-        .ready = on_ready, .down = on_down, .slot_free = on_slot_free, .arg = &t->seen};
+    t->watch = (struct link_watch){.ready = on_ready,
+                                   .down = on_down,
+                                   .slot_free = on_slot_free,
+                                   .looked = on_looked,
+                                   .arg = &t->seen};
     link_init(&t->link, FAKE_SOCKET, t->fake.loop, &t->log, &t->watch);
     unit_works(link_connect(&t->link, &err), err);
     *state = t;
@@ -140,6 +148,57 @@ static struct link_jail *open_jail(struct side *t, uint64_t *id) {
     assert_int_equal(fake_expect(&t->fake, WIRE_EXEC)->jail, *id);
     assert_int_equal(t->fake.fd_count, 1);
     return j;
+}
+
+/* A look: kinds and jails, the rate between two, and what is not there any more. */
+static void test_look(void **state) {
+    struct side *t = *state;
+    uint64_t a;
+    struct wire_kind kind;
+    struct wire_seen seen;
+    struct wire_looked looked;
+    struct link_sight sight;
+    fake_greet(&t->fake, 2);
+    const struct link_jail *j = open_jail(t, &a);
+    memset(&kind, 0, sizeof(kind));
+    memset(&seen, 0, sizeof(seen));
+    memset(&looked, 0, sizeof(looked));
+    memcpy(kind.policy, "default", 8);
+    memcpy(kind.image, "host", 5);
+    kind.warm = 3;
+    seen.cpu_ns = 1000;
+    seen.mem_bytes = 4096;
+    assert_false(link_seen(j, &sight));
+    link_look(&t->link, WIRE_LOOK_KINDS);
+    link_look(&t->link, WIRE_LOOK_ALL); /* the jails are asked for when that is answered */
+    assert_int_equal(
+        ((const struct wire_look *)(const void *)fake_expect(&t->fake, WIRE_LOOK))->what,
+        WIRE_LOOK_KINDS);
+    assert_true(fake_quiet(&t->fake));
+    fake_send(&t->fake, &kind, sizeof(kind), WIRE_KIND, 0, 0);
+    fake_send(&t->fake, &looked, sizeof(looked), WIRE_LOOKED, 0, 0);
+    assert_int_equal(t->link.look.kinds.count, 1);
+    assert_int_equal(t->link.look.kinds.items[0].warm, 3);
+    for (int i = 0; i < 3; i++) {
+        if (i > 0)
+            link_look(&t->link, WIRE_LOOK_JAILS);
+        assert_int_equal(
+            ((const struct wire_look *)(const void *)fake_expect(&t->fake, WIRE_LOOK))->what,
+            WIRE_LOOK_JAILS);
+        if (i < 2)
+            fake_send(&t->fake, &seen, sizeof(seen), WIRE_SEEN, a, 0);
+        fake_send(&t->fake, &looked, sizeof(looked), WIRE_LOOKED, 0, 0);
+        seen.cpu_ns += 1000000000u; /* more than there is time for */
+        assert_int_equal(link_seen(j, &sight), i < 2);
+        if (i == 0)
+            assert_int_equal(sight.cpus_milli, UINT32_MAX);
+        if (i == 1)
+            assert_in_range(sight.cpus_milli, 1000, UINT32_MAX - 1);
+    }
+    assert_int_equal(t->seen.looked, 4);
+    /* What nobody asked for ends the connection. */
+    fake_send(&t->fake, &looked, sizeof(looked), WIRE_LOOKED, 0, 0);
+    assert_int_equal(t->link.state, LINK_CLOSED);
 }
 
 static void test_greeting(void **state) {
@@ -483,6 +542,7 @@ static void test_slow_shard(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_look, setup, teardown),
         cmocka_unit_test_setup_teardown(test_greeting, setup, teardown),
         cmocka_unit_test_setup_teardown(test_jail, setup, teardown),
         cmocka_unit_test_setup_teardown(test_abandon, setup, teardown),

@@ -11,6 +11,7 @@ static const char answer[] =
     "\"make\","
     "\"policy\": \"default\", \"age_ms\": 12300, \"running_ms\": 12000, \"step\": 1, \"steps\": 3,"
     "\"step_name\": \"x\", \"used\": {\"cpu_ms\": 850, \"mem_peak_bytes\": 12582912},"
+    "\"live\": {\"cpu_ms\": 100, \"cpus_milli\": 734, \"mem_bytes\": 3145728},"
     "\"limits\": {\"mem_bytes\": 268435456}},"
     "{\"id\": \"run_b\", \"user\": \"bob\", \"state\": \"queued\", \"label\": null,"
     "\"policy\": \"ci\", \"age_ms\": 5, \"position\": 0, \"steps\": 1, \"used\": null,"
@@ -21,7 +22,9 @@ static const char answer[] =
     "\"used\": null, \"limits\": {\"mem_bytes\": 512}}], \"sandboxes_total\": 1,"
     "\"users\": [{\"user\": \"bob\", \"running\": 0, \"queued\": 7, \"sandboxes\": 0}],"
     "\"pool\": {\"shards\": 1, \"slots\": 32, \"slots_in_use\": 1, \"warm\": 8,"
-    "\"sandbox_places\": 64, \"sandboxes_in_use\": 1},"
+    "\"sandbox_places\": 64, \"sandboxes_in_use\": 1,"
+    "\"kinds\": [{\"policy\": \"default\", \"image\": \"host\", \"warm\": 6},"
+    "{\"policy\": \"ci\", \"image\": \"py\", \"warm\": 2}]},"
     "\"per_minute\": {\"runs_accepted\": 9, \"runs_ended\": 8, \"executions_ended\": 2}}";
 
 static const char *shown(const char *json) {
@@ -43,14 +46,15 @@ static void test_lines(void **state) {
     assert_non_null(
         strstr(text, "runs 1 running, 7 waiting  sandboxes 1  slots 1/32, warm jails 8"));
     assert_non_null(strstr(text, "9 accepted, 8 ended, 2 executions\n"));
+    assert_non_null(strstr(text, "\nwarm: default/host 6, ci/py 2\n"));
     assert_non_null(strstr(text, "\nwaiting: bob 7\n"));
     assert_non_null(
-        strstr(text, "alice         step 2/3      12.3s    850ms     12M    256M  make\n"));
+        strstr(text, "alice         step 2/3      12.3s    950ms    73%      3M    256M  make\n"));
     assert_non_null(
-        strstr(text, "bob           waits 1         5ms        -       -      1G  (ci)\n"));
+        strstr(text, "bob           waits 1         5ms        -      -       -      1G  (ci)\n"));
     assert_non_null(strstr(text, "and 6 more\n"));
     assert_non_null(strstr(text, "e?[31mvil"));
-    assert_non_null(strstr(text, "1m30s    1h00m       -     512       -  1/4\n"));
+    assert_non_null(strstr(text, "1m30s    1h00m      -       -     512       -  1/4\n"));
     assert_null(strchr(text, '\x1b'));
 }
 

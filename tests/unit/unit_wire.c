@@ -79,7 +79,7 @@ static void test_only_known_types(void **state) {
         accepted += check(&p, false, &err) == 0;
         accepted += check(&p, true, &err) == 0;
     }
-    assert_int_equal(accepted, 2); /* HELLO and READY are a head alone */
+    assert_int_equal(accepted, 3); /* HELLO, READY and LOOKED are a head alone */
 }
 
 static void test_exec_number_only_where_one_is_meant(void **state) {
@@ -294,6 +294,17 @@ static void test_sandbox_fields(void **state) {
     make_kept_exec(&p);
     p.kept_exec.fds = WIRE_FD_STDOUT;
     wrong(&p, true, "fds");
+    make_look(&p);
+    p.look.what = 0;
+    wrong(&p, false, "what");
+    p.look.what = 4;
+    wrong(&p, false, "what");
+    make_kind(&p);
+    memcpy(p.kind.image, "../x", 5);
+    wrong(&p, true, "image");
+    make_seen(&p);
+    p.seen.reserved = 1;
+    wrong(&p, true, "reserved");
 }
 
 static void test_kill_causes(void **state) {

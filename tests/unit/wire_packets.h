@@ -28,6 +28,10 @@ struct packet {
         struct wire_done done;
         struct wire_kept kept;
         struct wire_kept_exec kept_exec;
+        struct wire_look look;
+        struct wire_kind kind;
+        struct wire_seen seen;
+        struct wire_looked looked;
         char bytes[WIRE_SPEC_INLINE_MAX + sizeof(struct wire_policy)];
     };
     size_t size;
@@ -185,11 +189,30 @@ static void make_kept_exec(struct packet *p) {
     p->nfds = 1;
 }
 
+static void make_look(struct packet *p) {
+    start(p, WIRE_LOOK, sizeof(p->look), 0, 0);
+    p->look.what = WIRE_LOOK_ALL;
+}
+
+static void make_kind(struct packet *p) {
+    start(p, WIRE_KIND, sizeof(p->kind), 0, 0);
+    memcpy(p->kind.policy, "default", 8);
+    memcpy(p->kind.image, "host", 5);
+}
+
+static void make_seen(struct packet *p) {
+    start(p, WIRE_SEEN, sizeof(p->seen), 7, 0);
+}
+
+static void make_looked(struct packet *p) {
+    start(p, WIRE_LOOKED, sizeof(p->looked), 0, 0);
+}
+
 typedef void maker(struct packet *p);
 static maker *const request_makers[] = {make_hello,   make_open,   make_exec,   make_kill,
                                         make_close,   make_signal, make_freeze, make_snapshot,
-                                        make_restore, make_drop,   make_adopt};
+                                        make_restore, make_drop,   make_adopt,  make_look};
 static maker *const reply_makers[] = {
-    make_welcome, make_policy, make_capability,    make_ready,    make_end,
-    make_failed,  make_closed, make_state,         make_opened,   make_started,
-    make_done,    make_kept,   make_kept_snapshot, make_kept_exec};
+    make_welcome,       make_policy,    make_capability, make_ready,   make_end,   make_failed,
+    make_closed,        make_state,     make_opened,     make_started, make_done,  make_kept,
+    make_kept_snapshot, make_kept_exec, make_kind,       make_seen,    make_looked};
