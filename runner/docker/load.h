@@ -1,0 +1,28 @@
+/* An imported image becomes one of the engine's: its root file system, as it lies in the state
+ * directory, is streamed to the engine as a tar. Layers, registries and their documents were dealt
+ * with when it was imported; the engine only ever sees plain files that belong to root. */
+#pragma once
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "err.h"
+
+#define LOAD_SECONDS 600 /* all of it together */
+
+/* Forks a process that sends `rootfs` of the directory `image` (STATE/images/NAME) to the engine on
+ * the Unix socket `engine`, to be called `ref` ("NAME:TAG"), and then one datagram, struct
+ * load_report, on a socket of which the caller gets the other end in *sock. `prefix` is that of the
+ * API's paths: "/v1.41". The child ends by itself, at the latest after LOAD_SECONDS, and with the
+ * caller. */
+struct load_report {
+    int32_t code;   /* errno, 0 = done */
+    char text[256]; /* one sentence; from the engine in part: to be shown escaped */
+};
+
+struct load_wish {
+    const char *engine, *prefix, *ref;
+    int image;
+};
+
+int load_start(const struct load_wish *wish, int *sock, pid_t *child, struct err *err);
