@@ -56,6 +56,7 @@ struct agent_outcome {
     int exit_code; /* -1 = it has none */
     uint64_t wall_ms;
     struct buf output; /* both streams, in order */
+    bool cut;          /* the middle of the output is left out */
     bool ok;
 };
 
@@ -68,6 +69,7 @@ struct agent_verdict {
     char cause[32];
     int exit_code;
     bool counted; /* the numbers below were found in its output */
+    bool cut;     /* … which lacks its middle, so that they may be too low */
     uint64_t passed, failed, skipped;
     char why[300]; /* one sentence */
 };
@@ -152,6 +154,15 @@ void agent_outcome_done(struct agent_outcome *outcome);
 /* Keeps an output; "out:N" is its name, the same one for the same text. */
 const char *agent_run_keep(struct agent *a, const char *text, char name[AGENT_OUTPUT_NAME]);
 const char *agent_run_kept(const struct agent *a, const char *name);
+
+/* agent_count.c */
+/* Does this command run tests that are always counted in what it prints? The program's name, or
+ * NULL. */
+const char *agent_count_runner(const char *command);
+/* A runner that has begun in this output, or NULL: `make test` does not name it. */
+const char *agent_count_begun(const char *output);
+/* Are the numbers of this format (verify_report) the sum of many lines, and not read off one? */
+bool agent_count_adds(const char *format);
 
 /* agent_verify.c */
 /* Runs the verifier on the tree as it is. -1: it could not be run. */

@@ -84,6 +84,7 @@ static int agent_run_read(const json_t *answer, struct agent_outcome *out, struc
         return err_set(err, ERR_PROTOCOL, 0, "the server's answer does not say how it ended");
     snprintf(out->cause, sizeof(out->cause), "%s", cause);
     out->exit_code = json_is_integer(code) ? (int)json_integer_value(code) : -1;
+    out->cut = json_integer_value(json_object_get(answer, "stdout_omitted")) > 0;
     out->wall_ms =
         (uint64_t)json_integer_value(json_object_get(json_object_get(answer, "usage"), "wall_ms"));
     out->ok = json_is_true(json_object_get(answer, "ok")) && strcmp(cause, "exit") == 0 &&

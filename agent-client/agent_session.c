@@ -28,9 +28,10 @@ bool agent_session_ok(const char *id) {
 }
 
 static json_t *agent_session_verdict(const struct agent_verdict *v) {
-    return json_pack("{s:b, s:b, s:b, s:I, s:I, s:I}", "ran", (int)v->ran, "pass", (int)v->pass,
-                     "counted", (int)v->counted, "passed", (json_int_t)v->passed, "failed",
-                     (json_int_t)v->failed, "skipped", (json_int_t)v->skipped);
+    return json_pack("{s:b, s:b, s:b, s:b, s:I, s:I, s:I}", "ran", (int)v->ran, "pass",
+                     (int)v->pass, "counted", (int)v->counted, "cut", (int)v->cut, "passed",
+                     (json_int_t)v->passed, "failed", (json_int_t)v->failed, "skipped",
+                     (json_int_t)v->skipped);
 }
 
 static uint64_t agent_session_number(const json_t *object, const char *key) {
@@ -56,6 +57,7 @@ static int agent_session_take(struct agent *a, const json_t *root, struct err *e
     a->baseline = (struct agent_verdict){.ran = json_is_true(json_object_get(b, "ran")),
                                          .pass = json_is_true(json_object_get(b, "pass")),
                                          .counted = json_is_true(json_object_get(b, "counted")),
+                                         .cut = json_is_true(json_object_get(b, "cut")),
                                          .passed = agent_session_number(b, "passed"),
                                          .failed = agent_session_number(b, "failed"),
                                          .skipped = agent_session_number(b, "skipped")};

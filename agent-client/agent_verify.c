@@ -29,6 +29,7 @@ static int agent_verify_read(struct agent *a, const struct agent_outcome *o,
     verify_run(verify_find("log"), &args, &r);
     if (r.passed + r.failed + r.skipped > 0) {
         v->counted = true;
+        v->cut = o->cut && agent_count_adds(r.format);
         v->passed = r.passed;
         v->failed = r.failed;
         v->skipped = r.skipped;
@@ -69,12 +70,27 @@ static bool agent_verify_is_empty(const struct agent_outcome *o) {
 static void agent_verify_judge(struct agent *a, const struct agent_outcome *o,
                                struct agent_verdict *v) {
     const struct agent_verdict *b = &a->baseline;
+    const char *runner = agent_count_runner(a->o.verify);
+    if (runner == NULL && !v->counted && o->output.data != NULL)
+        runner = agent_count_begun(o->output.data);
     v->pass = o->ok;
     snprintf(v->why, sizeof(v->why), o->ok ? "the verifier passed" : "the verifier did not pass");
     if (o->ok && !v->counted && agent_verify_is_empty(o)) {
         v->pass = false;
         snprintf(v->why, sizeof(v->why),
                  "it returned 0, but its output says that there were no tests");
+    } else if (o->ok && !v->counted && runner != NULL) {
+        /* Whoever is tested runs in the same process, and can end it with 0 at any time. */
+        v->pass = false;
+        snprintf(v->why, sizeof(v->why),
+                 "it returned 0, but its output does not say how many tests %s ran: it was ended "
+                 "early, or prints too little",
+                 runner);
+    } else if (o->ok && (v->cut || b->cut)) {
+        v->pass = false;
+        snprintf(v->why, sizeof(v->why),
+                 "the output is too long to be kept whole, so its tests cannot be counted: let the "
+                 "verifier print less");
     } else if (o->ok && v->counted && v->passed + v->failed == 0) {
         v->pass = false;
         snprintf(v->why, sizeof(v->why), "it returned 0, but all tests were skipped");

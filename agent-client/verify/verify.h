@@ -38,6 +38,7 @@ struct verify_failure {
 /* Owned by whoever declared it; verify_report_done(). */
 struct verify_report {
     const char *verifier; /* static */
+    const char *format;   /* of a log: "pytest", …; static; NULL = none was found */
     enum verify_verdict verdict;
     uint64_t passed, failed, skipped;
     struct verify_failure *failures; /* the first VERIFY_FAILURES_MAX */

@@ -47,7 +47,8 @@ static int verify_log_judge(const struct verify_lines *lines, const char *format
                            format);
     }
     for (size_t i = 0; i < VERIFY_LOG_KINDS; i++) {
-        struct verify_report found = {.verifier = report->verifier};
+        struct verify_report found = {.verifier = report->verifier,
+                                      .format = verify_log_kinds[i].name};
         if (only != NULL && only != &verify_log_kinds[i])
             continue;
         int now = verify_log_kinds[i].read(lines, &found);

@@ -159,6 +159,36 @@ def _(pair):
             check.true(not verdict["pass"] and word in verdict["why"], verdict)
 
 
+QUIT = "import os\nos._exit(0)\n"
+
+
+@test("code that ends the tests with exit code 0 has not passed them", deadline=60)
+def _(pair):
+    fake = "#!/bin/sh\n%s\nexit 0\n"
+    lies = [
+        # In the tested module: there is no count, and none was there before.
+        ({"sums.py": QUIT + GOOD, "test_sums.py": TESTS}, VERIFY, "how many tests unittest ran"),
+        ({"sums.py": QUIT + GOOD, "test_sums.py": TESTS}, "sh -c 'cd . && python3 -m unittest'",
+         "how many tests unittest ran"),
+        # What runs the tests is not named, but has begun.
+        ({"t.sh": fake % "echo '===== test session starts ====='"}, "sh t.sh", "pytest ran"),
+        ({"t.sh": fake % "echo TAP version 13; echo '# nothing'"}, "sh t.sh", "TAP ran"),
+        # Tests are counted line by line, and lines are missing.
+        ({"t.sh": fake % "echo TAP version 13; seq -f 'ok %.0f - x' 1 600000; echo 1..600000"},
+         "sh t.sh", "too long to be kept whole"),
+    ]
+    for files, verify_with, word in lies:
+        steps = [{"calls": [("write", {"path": path, "content": text})
+                            for path, text in files.items()]},
+                 {"calls": [("done", {"summary": "x"})]}]
+        with Workspace(pair) as w, ModelServer(steps) as model:
+            done, events = w.agent(model, "t", verify_with, "--max-iters", "2")
+            outcome(done, events, 1, "not_verified")
+            verdict = [one for one in events if one["type"] == "verify"][-1]
+            check.true(not verdict["pass"] and word in verdict["why"], verdict)
+            check.equal(verdict["exit_code"], 0, "the verifier's exit code")
+
+
 @test("with --tests-first a pass counts only after a failure, and failing tests stay as they are")
 def _(pair):
     more = "import unittest\nfrom sums import twice\n\n\nclass Twice(unittest.TestCase):\n" \
