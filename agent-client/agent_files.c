@@ -143,6 +143,18 @@ static void agent_files_show(const char *text, size_t len, const json_t *argumen
     buf_done(&all);
 }
 
+/* Another name of what may not be read is no way to it. */
+static bool agent_files_is_linked(struct agent *a, const char *path, const struct stat *st) {
+    const struct ws_entry *e;
+    struct err err;
+    if (st->st_nlink < 2)
+        return false;
+    if (project_look(&a->project, &err) < 0)
+        return true;
+    e = ws_tree_find(&a->project.tree, path);
+    return e != NULL && e->linked;
+}
+
 bool agent_files_read(struct agent *a, const json_t *arguments, struct buf *out) {
     const char *given = json_string_value(json_object_get(arguments, "path"));
     const char *kept = agent_run_kept(a, given);
@@ -157,6 +169,9 @@ bool agent_files_read(struct agent *a, const json_t *arguments, struct buf *out)
     if (!agent_files_path(a, given, path, out) || !agent_files_may(a, RULE_READ, path, out))
         return true;
     int rc = agent_files_load(a, path, &text, &st, &err);
+    if (rc == 0 && agent_files_is_linked(a, path, &st))
+        rc = err_set(&err, ERR_STATE, 0,
+                     "denied: %s is another name of a file that may not be read", path);
     if (rc < 0)
         (void)buf_puts(out, err.text, NULL);
     else
@@ -251,6 +266,9 @@ bool agent_files_edit(struct agent *a, const json_t *arguments, struct buf *out)
     buf_init(&edited, 0);
     bool made = false;
     if (agent_files_load(a, path, &text, &st, &err) < 0 ||
+        (agent_files_is_linked(a, path, &st) &&
+         err_set(&err, ERR_STATE, 0, "denied: %s is another name of a file that may not be read",
+                 path) < 0) ||
         agent_edit(text.data != NULL ? text.data : "", text.len, old, fresh, &edited, &line, &err) <
             0) {
         (void)buf_puts(out, err.text, NULL);

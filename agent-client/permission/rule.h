@@ -54,6 +54,8 @@ struct rule_parts {
     const char *last; /* the end that the last component must have; NULL = any */
     size_t last_len;
     bool last_plain; /* it is all of it */
+    /* Large and small letters are the same: for what is secret by its name on any file system. */
+    bool fold;
 };
 
 struct rule {
@@ -137,6 +139,7 @@ int rule_path_compile(struct rule_set *set, const char *pattern, bool allow, str
 /* Does `text` fit `pattern`, in which "*" is any text? Both may hold marks of a word on the side of
  * `text`: then whether they can be the same. */
 bool rule_glob(const char *pattern, const char *text);
+bool rule_glob_fold(const char *pattern, const char *text); /* whatever the case of letters */
 
 /* ---- matching ---- */
 
@@ -151,6 +154,10 @@ struct rule_path {
     const char *part[RULE_PATH_MAX]; /* may hold marks */
 };
 
+static inline char rule_lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
+
 /* Cannot fit, told by the end of the last component: nearly every path fits nearly no pattern. */
 static inline bool rule_path_far(const struct rule_parts *pattern, const struct rule_path *path) {
     if (path->name == NULL || path->marked || pattern->last == NULL)
@@ -158,8 +165,10 @@ static inline bool rule_path_far(const struct rule_parts *pattern, const struct 
     if (path->name_len < pattern->last_len ||
         (pattern->last_plain && path->name_len != pattern->last_len))
         return true;
-    return pattern->last_len > 0 &&
-           path->name[path->name_len - 1] != pattern->last[pattern->last_len - 1];
+    if (pattern->last_len == 0)
+        return false;
+    char a = path->name[path->name_len - 1], b = pattern->last[pattern->last_len - 1];
+    return a != b && !(pattern->fold && rule_lower(a) == rule_lower(b));
 }
 
 enum rule_fit { RULE_FIT_NO, RULE_FIT_MAYBE, RULE_FIT_YES };

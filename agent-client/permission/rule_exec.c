@@ -4,7 +4,7 @@
 #include "rule.h"
 
 /* A budget instead of a depth: the answer beyond it is "may fit". */
-static bool rule_glob_run(const char *p, const char *t, unsigned *budget) {
+static bool rule_glob_run(const char *p, const char *t, bool fold, unsigned *budget) {
     for (;;) {
         if (*budget == 0)
             return true;
@@ -15,7 +15,7 @@ static bool rule_glob_run(const char *p, const char *t, unsigned *budget) {
             if (*p == '\0')
                 return true;
             for (;; t++) {
-                if (rule_glob_run(p, t, budget))
+                if (rule_glob_run(p, t, fold, budget))
                     return true;
                 if (*t == '\0')
                     return false;
@@ -23,7 +23,7 @@ static bool rule_glob_run(const char *p, const char *t, unsigned *budget) {
         }
         if (*t == BASH_MARK_ANY || *t == BASH_MARK_STAR || *t == BASH_MARK_TILDE) {
             for (;; p++) {
-                if (rule_glob_run(p, t + 1, budget))
+                if (rule_glob_run(p, t + 1, fold, budget))
                     return true;
                 if (*p == '\0')
                     return false;
@@ -31,7 +31,7 @@ static bool rule_glob_run(const char *p, const char *t, unsigned *budget) {
         }
         if (*p == '\0' || *t == '\0')
             return *p == *t;
-        if (*p != *t && *t != BASH_MARK_ONE)
+        if (*p != *t && *t != BASH_MARK_ONE && !(fold && rule_lower(*p) == rule_lower(*t)))
             return false;
         p++;
         t++;
@@ -41,7 +41,13 @@ static bool rule_glob_run(const char *p, const char *t, unsigned *budget) {
 bool rule_glob(const char *pattern, const char *text) {
     unsigned budget = 4096;
 
-    return rule_glob_run(pattern, text, &budget);
+    return rule_glob_run(pattern, text, false, &budget);
+}
+
+bool rule_glob_fold(const char *pattern, const char *text) {
+    unsigned budget = 4096;
+
+    return rule_glob_run(pattern, text, true, &budget);
 }
 
 static bool rule_word_is_literal(const struct bash_word *w) {

@@ -187,6 +187,9 @@ static int rule_other_word(struct rule_scan *s, const struct rule *head, struct 
         if ((rule.kind == RULE_READ || rule.kind == RULE_WRITE) &&
             rule_path_compile(s->set, alt[i], rule.verdict == RULE_ALLOW, &rule.parts, err) < 0)
             return -1;
+        /* ".ENV" is ".env" on some file systems, and a secret on all of them. */
+        rule.parts.fold =
+            rule.verdict == RULE_DENY && (rule.layer == RULE_GUARD || rule.layer == RULE_DEFAULT);
         if (rule_add(s->set, &rule, err) < 0)
             return -1;
     }

@@ -89,21 +89,33 @@ int rule_path_compile(struct rule_set *set, const char *pattern, bool allow, str
     return 0;
 }
 
+/* Of two plain texts. */
+static bool rule_path_equal(const char *a, const char *b, bool fold) {
+    if (!fold)
+        return a[0] == b[0] && strcmp(a, b) == 0;
+    while (*a != '\0' && rule_lower(*a) == rule_lower(*b)) {
+        a++;
+        b++;
+    }
+    return *a == *b;
+}
+
 static bool rule_path_has(const char *part, const char *marks) {
     return strpbrk(part, marks) != NULL;
 }
 
 /* One component against one that is no "**". */
-static enum rule_fit rule_path_part(const char *pattern, const char *part) {
+static enum rule_fit rule_path_part(const char *pattern, const char *part, bool fold) {
     static const char any[] = {BASH_MARK_ANY, BASH_MARK_TILDE, '\0'};
     static const char globs[] = {BASH_MARK_STAR, BASH_MARK_ONE, '\0'};
+    bool fits = fold ? rule_glob_fold(pattern, part) : rule_glob(pattern, part);
 
     if (!rule_path_has(part, any) && !rule_path_has(part, globs))
-        return rule_glob(pattern, part) ? RULE_FIT_YES : RULE_FIT_NO;
+        return fits ? RULE_FIT_YES : RULE_FIT_NO;
     /* The globs of the shell do not match a dot at the beginning. */
     if (strchr(globs, part[0]) != NULL && pattern[0] == '.')
         return RULE_FIT_NO;
-    if (!rule_glob(pattern, part))
+    if (!fits)
         return RULE_FIT_NO;
     if (rule_path_has(part, any))
         return strcmp(pattern, "*") == 0 ? RULE_FIT_YES : RULE_FIT_MAYBE;
@@ -136,7 +148,7 @@ static void rule_path_row(const struct rule_parts *p, const char *part, const en
             row[i] = rule_path_more(row[i + 1], next[i]);
             continue;
         }
-        fit = rule_path_less(rule_path_part(p->part[i], part), next[i + 1]);
+        fit = rule_path_less(rule_path_part(p->part[i], part, p->fold), next[i + 1]);
         if (loose) {
             /* It may hold slashes: several components of the pattern, or none. */
             fit = rule_path_more(fit, rule_path_less(RULE_FIT_MAYBE, next[i]));
@@ -157,7 +169,7 @@ static bool rule_path_hopeless(const struct rule_parts *p, const struct rule_pat
         size_t len = strlen(name);
 
         if (len < p->last_len || (p->last_plain && len != p->last_len) ||
-            memcmp(name + len - p->last_len, p->last, p->last_len) != 0)
+            !rule_path_equal(name + len - p->last_len, p->last, p->fold))
             return true;
     }
     if (path->anywhere)
@@ -168,7 +180,7 @@ static bool rule_path_hopeless(const struct rule_parts *p, const struct rule_pat
         if (strchr(name, '*') != NULL)
             return false;
         for (size_t i = 0; i < path->count; i++)
-            if (path->part[i][0] == name[0] && strcmp(path->part[i], name) == 0)
+            if (rule_path_equal(path->part[i], name, p->fold))
                 return false;
         return true;
     }
@@ -176,7 +188,7 @@ static bool rule_path_hopeless(const struct rule_parts *p, const struct rule_pat
     if (path->count < p->lead)
         return true;
     for (size_t i = lead; i-- > 0;)
-        if (strcmp(p->part[i], path->part[i]) != 0)
+        if (!rule_path_equal(p->part[i], path->part[i], p->fold))
             return true;
     return false;
 }

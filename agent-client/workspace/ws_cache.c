@@ -51,6 +51,7 @@ static int ws_cache_entry(struct ws_tree *t, const char **at, const char *end, s
     e->mode = r.mode;
     e->type = r.type;
     e->withheld = r.withheld != 0;
+    e->linked = r.withheld > 1;
     memcpy(e->sha256, r.sha256, sizeof(e->sha256));
     return 0;
 }
@@ -121,7 +122,7 @@ int ws_cache_save(int dir, const char *name, const struct ws_tree *t,
         r.path_len = (uint16_t)path;
         r.target_len = (uint16_t)target;
         r.type = e->type;
-        r.withheld = e->withheld;
+        r.withheld = (uint8_t)(e->withheld + e->linked);
         memcpy(r.sha256, e->sha256, sizeof(r.sha256));
         rc = buf_append(&b, &r, sizeof(r), err);
         if (rc == 0)

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fd.h"
+#include "ws_links.h"
 
 #define WS_TREE_DEPTH_MAX 200u
 #define WS_TREE_BLOCK ((size_t)256 * 1024)
@@ -29,6 +30,8 @@ struct ws_block {
 struct ws_walk {
     const struct ws_tree_options *options;
     struct ws_tree *tree;
+    struct ws_links named; /* files that would be sent, and have other names … */
+    size_t *named_at;      /* … and their entries; owned */
     char path[WS_TREE_PATH_MAX];
 };
 
@@ -163,6 +166,37 @@ static bool ws_tree_known(const struct ws_walk *w, const struct ws_entry *e,
 
 /* The walk. */
 
+static int ws_tree_named(struct ws_walk *w, const struct ws_entry *e, const struct stat *st,
+                         struct err *err) {
+    if (ws_links_add(&w->named, st, err) < 0)
+        return -1;
+    size_t *at = reallocarray(w->named_at, w->named.alloc, sizeof(*at));
+    if (at == NULL)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "looking at the workspace: out of memory");
+    at[w->named.count - 1] = (size_t)(e - w->tree->entries);
+    w->named_at = at;
+    return 0;
+}
+
+/* Before anything is sorted. */
+static int ws_tree_links(struct ws_walk *w, struct err *err) {
+    struct ws_links denied = {0};
+    if (w->named.count == 0 || w->options->may_send == NULL)
+        return 0;
+    if (ws_links_find(w->options, &denied, err) < 0)
+        return -1;
+    for (size_t i = 0; i < w->named.count; i++) {
+        struct ws_entry *e = &w->tree->entries[w->named_at[i]];
+        if (!ws_links_has(&denied, &w->named.ids[i]))
+            continue;
+        e->withheld = e->linked = true;
+        memset(e->sha256, 0, sizeof(e->sha256));
+        w->tree->withheld++;
+    }
+    ws_links_done(&denied);
+    return 0;
+}
+
 static int ws_tree_file(struct ws_walk *w, struct ws_entry *e, const struct stat *st,
                         const struct ws_entry *was, struct err *err) {
     e->type = WS_FILE;
@@ -172,6 +206,8 @@ static int ws_tree_file(struct ws_walk *w, struct ws_entry *e, const struct stat
     e->inode = (uint64_t)st->st_ino;
     if (e->withheld)
         return 0;
+    if (st->st_nlink > 1 && ws_tree_named(w, e, st, err) < 0)
+        return -1;
     if (ws_tree_known(w, e, was)) {
         memcpy(e->sha256, was->sha256, sizeof(e->sha256));
         return 0;
@@ -239,7 +275,7 @@ static int ws_tree_entry(struct ws_walk *w, int dir, const char *name, unsigned 
     /* Asked for directories, too: what is below one that is denied is not even listed. */
     e->withheld =
         w->options->same_policy && was != NULL
-            ? was->withheld
+            ? was->withheld && !was->linked
             : w->options->may_send != NULL && !w->options->may_send(w->options->arg, w->path);
     w->tree->withheld += e->withheld;
     e->type = S_ISDIR(st.st_mode) ? WS_DIR : WS_LINK;
@@ -292,6 +328,10 @@ int ws_tree_take(const struct ws_tree_options *options, struct ws_tree *out, str
     int fd = rc == 0 ? openat(options->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
     if (rc == 0)
         rc = fd < 0 ? err_sys(err, "opening the workspace") : ws_tree_dir(w, fd, 0, err);
+    if (rc == 0)
+        rc = ws_tree_links(w, err);
+    ws_links_done(&w->named);
+    free(w->named_at);
     free(w);
     if (rc < 0) {
         ws_tree_done(&tree);
@@ -304,8 +344,8 @@ int ws_tree_take(const struct ws_tree_options *options, struct ws_tree *out, str
 
 static bool ws_tree_equal(const struct ws_entry *a, const struct ws_entry *b) {
     return a->type == b->type && a->mode == b->mode && a->withheld == b->withheld &&
-           a->size == b->size && a->mtime_ns == b->mtime_ns && a->ctime_ns == b->ctime_ns &&
-           a->inode == b->inode && strcmp(a->path, b->path) == 0 &&
+           a->linked == b->linked && a->size == b->size && a->mtime_ns == b->mtime_ns &&
+           a->ctime_ns == b->ctime_ns && a->inode == b->inode && strcmp(a->path, b->path) == 0 &&
            (a->type != WS_LINK || strcmp(a->target, b->target) == 0) &&
            memcmp(a->sha256, b->sha256, sizeof(a->sha256)) == 0;
 }

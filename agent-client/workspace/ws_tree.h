@@ -25,6 +25,7 @@ struct ws_entry {
     uint32_t mode;                      /* 0…0777 */
     uint8_t type;                       /* enum ws_type */
     bool withheld;                      /* a rule denies reading it: it is not sent */
+    bool linked;                        /* … by another name that it has */
     unsigned char sha256[WS_TREE_HASH]; /* files that are not withheld */
 };
 

@@ -109,6 +109,50 @@ static void test_what_is_withheld(void **state) {
     assert_memory_equal(with, without, sizeof(with));
 }
 
+static bool is_withheld(const struct place *p, const char *path) {
+    const struct ws_entry *e = ws_tree_find(&p->tree, path);
+    assert_non_null(e);
+    return e->withheld;
+}
+
+static void test_another_name_of_what_is_withheld_is_withheld(void **state) {
+    struct place *p = *state;
+    struct ws_tree before;
+    unsigned char digest[WS_TREE_HASH], same[WS_TREE_HASH];
+    put(p, "mine", "1");
+    assert_int_equal(linkat(p->root, "mine", p->root, "too", 0), 0);
+    take(p, NULL, no_secrets);
+    ws_tree_digest(&p->tree, digest);
+    /* In plain sight, in a directory that is not entered, and left out. */
+    put(p, "secret.key", "k");
+    assert_int_equal(mkdirat(p->root, "secrets", 0755), 0);
+    put(p, "secrets/x", "k");
+    put(p, "secret.out", "k");
+    put(p, ".pinfoldignore", "secret.out\n");
+    assert_int_equal(linkat(p->root, "secret.key", p->root, "a", 0), 0);
+    assert_int_equal(linkat(p->root, "secrets/x", p->root, "b", 0), 0);
+    assert_int_equal(linkat(p->root, "secret.out", p->root, "c", 0), 0);
+    take(p, NULL, no_secrets);
+    assert_true(is_withheld(p, "a") && is_withheld(p, "b") && is_withheld(p, "c"));
+    assert_false(is_withheld(p, "mine") || is_withheld(p, "too"));
+    assert_int_equal(unlinkat(p->root, ".pinfoldignore", 0), 0);
+    assert_int_equal(unlinkat(p->root, "secret.out", 0), 0);
+    assert_int_equal(unlinkat(p->root, "c", 0), 0);
+    take(p, NULL, no_secrets);
+    ws_tree_digest(&p->tree, same);
+    assert_memory_equal(digest, same, sizeof(digest));
+    /* What is known of before is no way around it, and it ends with the other name. */
+    before = p->tree;
+    p->tree = (struct ws_tree){0};
+    take(p, &before, no_secrets);
+    assert_true(is_withheld(p, "a"));
+    assert_int_equal(unlinkat(p->root, "secret.key", 0), 0);
+    take(p, &before, no_secrets);
+    assert_false(is_withheld(p, "a"));
+    assert_true(is_withheld(p, "b"));
+    ws_tree_done(&before);
+}
+
 /* Waits until a change would be seen in the time stamps. */
 static void settle(void) {
     struct timespec t = {.tv_nsec = 30 * 1000 * 1000};
@@ -224,6 +268,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_what_is_there, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_withheld, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_another_name_of_what_is_withheld_is_withheld, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_known_is_not_read_again, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_what_is_unchanged_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_change_within_the_grain_of_the_clock, set_up,
