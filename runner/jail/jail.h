@@ -66,6 +66,7 @@ struct jail_host {
     uint32_t core_bytes;            /* jail_core_limit() */
     uint64_t serial;                /* names of cgroups: counts up, never reused within a life */
     const struct jail_maker *maker; /* borrowed */
+    unsigned building;              /* jails that are being made; kept by the pool */
 };
 
 /* What one jail is made of. */

@@ -12,6 +12,8 @@
 #define JAIL_FULL_SLACK (1u << 20)
 #define JAIL_SWEEP_NS (2 * CLOCK_NS_PER_MS)
 #define JAIL_SPARES_USED 2u
+/* Whoever waits for a new jail comes before the second command of another, for so long. */
+#define JAIL_PATIENCE_NS (30 * CLOCK_NS_PER_MS)
 #define JAIL_REST_NS CLOCK_NS_PER_S /* without a command: one spare is enough */
 
 static struct exec *jail_prepare(struct jail *j, struct err *err) {
@@ -116,6 +118,10 @@ static void jail_stock_due(void *arg) {
     uint64_t now = clock_mono_ns();
     bool rests = j->running == 0 && now >= j->used_ns + JAIL_REST_NS;
     if (j->state != JAIL_READY) {
+        return;
+    }
+    if (j->host->building > 0 && now < j->used_ns + JAIL_PATIENCE_NS) {
+        jail_stock(j, JAIL_SWEEP_NS);
         return;
     }
     jail_sweep(j);

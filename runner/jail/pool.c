@@ -43,7 +43,6 @@ struct pool {
     bool *taken;
     unsigned in_use; /* by runs */
     unsigned stay;   /* by sandboxes */
-    unsigned building;
     uint64_t made, taken_warm;
     bool stopped;
     unsigned running;  /* executions in progress */
@@ -198,7 +197,7 @@ static void pool_room(struct pool *p) {
 void pool_settled(struct pool *p, struct jail *jail) {
     if (jail->fresh) {
         jail->fresh = false;
-        p->building--;
+        p->cfg.host->building--;
         pool_room(p);
     }
 }
@@ -249,7 +248,7 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *e
         return NULL;
     }
     p->made++;
-    p->building++;
+    p->cfg.host->building++;
     jail->fresh = true;
     return jail;
 }
@@ -302,7 +301,7 @@ static void pool_later(struct pool *p, uint64_t due_ns) {
  * made. */
 static struct pool_kind *pool_needy(struct pool *p, bool *empty) {
     struct pool_kind *found = NULL;
-    for (unsigned i = 0; i < p->kinds && p->building == 0; i++) {
+    for (unsigned i = 0; i < p->kinds && p->cfg.host->building == 0; i++) {
         struct pool_kind *k = &p->kind[i];
         if (k->count < k->want && (found == NULL || k->count == 0)) {
             found = k;
@@ -539,7 +538,7 @@ int pool_take(struct pool *p, const struct pool_wish *wish, const struct jail_ev
         return -1;
     }
     struct jail *got = pool_pick(p, k);
-    if (got == NULL && p->building >= POOL_BUILDS_MAX) {
+    if (got == NULL && p->cfg.host->building >= POOL_BUILDS_MAX) {
         return 1;
     }
     if (got == NULL) {
