@@ -13,6 +13,7 @@
 #   make fault        every system call and every allocation fails once (about an hour)
 #   make mislabel RUNS=10000   programs whose end is known, many at once: is each told right?
 #   make kills N=100   kill -9 of server and runner at so many random moments under load
+#   make soak MINUTES=10   days of work at once with kill -9 in between; a table and build/soak.svg
 #   make install      copy programs, policies, units and pages below DESTDIR/PREFIX
 #   make deb          the Debian package, build/deb/pinfold_VERSION_ARCH.deb
 #   make test-deb     install, use, upgrade and purge it in a Debian root of its own
@@ -21,7 +22,7 @@
 #   make deps         install the Debian packages of all of the above
 #   make clean
 #
-# Variables: CC=gcc|clang, OPT=-O2, PORT=7070, STATE=DIR, SECONDS=N, RUNS=N, N=N, and SAN=1, which builds server
+# Variables: CC=gcc|clang, OPT=-O2, PORT=7070, STATE=DIR, SECONDS=N, RUNS=N, N=N, MINUTES=N, and SAN=1, which builds server
 # and client with AddressSanitizer and UndefinedBehaviorSanitizer into build/san/. For install:
 # DESTDIR=, PREFIX=/usr/local, SYSCONFDIR=/etc. For deb: DEB_VERSION=1.2.3 instead of the programs' own.
 
@@ -42,6 +43,7 @@ STATE := /var/lib/pinfold
 SECONDS := 60
 RUNS := 10000
 N := 100
+MINUTES := 10
 DESTDIR :=
 PREFIX := /usr/local
 SYSCONFDIR := /etc
@@ -175,7 +177,7 @@ LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
 # --------------------------------------------------------------------------------------------------
 # Entry points.
 
-.PHONY: all tests fuzzers objects up down env test bench lint fuzz deps clean FORCE
+.PHONY: all tests fuzzers objects up down env test bench lint fuzz soak deps clean FORCE
 .PHONY: fault mislabel kills install deb test-deb test-vm build-deps
 
 ifdef SAN
@@ -248,6 +250,11 @@ kills:
 	@+$(MAKE) --no-print-directory all
 	@PINFOLD_BUILD='$(abspath $(B))' PINFOLD_TEST_KILLS='$(N)' PINFOLD_TEST_SEED="$$RANDOM" \
 	    /usr/bin/python3 tests/http/run.py --only '^kills' | sed -u 's/^# \([0-9]* passed\)/\1/'
+
+soak:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test)
+	@+$(MAKE) --no-print-directory all
+	@PINFOLD_BUILD='$(abspath $(B))' tests/soak/run '$(MINUTES)'
 
 install: all
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SYSCONFDIR='$(SYSCONFDIR)' deploy/install.sh '$(B)'

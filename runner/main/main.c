@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "clock.h"
 #include "fd.h"
 #include "leftovers.h"
 #include "log.h"
@@ -31,7 +32,7 @@
 #define MAIN_LAYER_BYTES ((uint64_t)4 << 30)
 #define MAIN_DISK_DIR "disk"         /* files with the file systems of sandboxes */
 #define MAIN_MOUNT_DIR "run/cgroup2" /* relative to STATE */
-#define MAIN_LOCK_TRIES 250          /* five seconds */
+#define MAIN_LOCK_NS (10 * CLOCK_NS_PER_S)
 
 struct main_options {
     const char *state, *policies, *server_user, *init;
@@ -69,16 +70,31 @@ static int main_user(struct runner *r, struct err *err) {
     return 0;
 }
 
-/* The shards of a runner that was killed hold its lock until they are gone, too: on a busy machine
- * that takes them a moment. */
-static int main_lock(int fd) {
-    const struct timespec pause = {.tv_nsec = 20 * 1000 * 1000};
-    int rc = flock(fd, LOCK_EX | LOCK_NB);
-    for (int i = 0; rc != 0 && errno == EWOULDBLOCK && i < MAIN_LOCK_TRIES; i++) {
-        nanosleep(&pause, NULL);
-        rc = flock(fd, LOCK_EX | LOCK_NB);
+/* Two locks on one file. The record lock is this process's alone, so it says whether another one
+ * lives. The other is inherited by the shards: of a runner that was killed they may hold it for a
+ * moment still, and with it jails and cgroups, which nobody may sweep before they are dead. */
+static int main_lock(struct runner *r, struct err *err) {
+    struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    uint64_t deadline = clock_mono_ns() + MAIN_LOCK_NS;
+    r->lock = openat(r->state_dir, "lock.runner", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (r->lock < 0) {
+        return err_sys(err, "opening %s/lock.runner", r->opt.state);
     }
-    return rc;
+    if (fcntl(r->lock, F_SETLK, &alone) != 0) {
+        return err_set(err, ERR_STATE, errno, "another pinfold-runner uses %s", r->opt.state);
+    }
+    while (flock(r->lock, LOCK_EX | LOCK_NB) != 0) {
+        const struct timespec pause = {.tv_nsec = 10 * CLOCK_NS_PER_MS};
+        if (errno != EWOULDBLOCK && errno != EINTR) {
+            return err_sys(err, "locking %s/lock.runner", r->opt.state);
+        }
+        if (clock_mono_ns() > deadline) {
+            return err_set(err, ERR_STATE, EWOULDBLOCK,
+                           "what a killed pinfold-runner left still uses %s", r->opt.state);
+        }
+        (void)nanosleep(&pause, NULL);
+    }
+    return 0;
 }
 
 static int main_state(struct runner *r, struct err *err) {
@@ -93,12 +109,8 @@ static int main_state(struct runner *r, struct err *err) {
                        "the state directory %s must be owned by root and writable for nobody else",
                        r->opt.state);
     }
-    r->lock = openat(r->state_dir, "lock.runner", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (r->lock < 0) {
-        return err_sys(err, "opening %s/lock.runner", r->opt.state);
-    }
-    if (main_lock(r->lock) != 0) {
-        return err_set(err, ERR_STATE, errno, "another pinfold-runner uses %s", r->opt.state);
+    if (main_lock(r, err) != 0) {
+        return -1;
     }
     if (fchdir(r->state_dir) != 0) {
         return err_sys(err, "entering %s", r->opt.state);

@@ -1,11 +1,13 @@
 """Servers and runners that are stopped, killed and started again; each test brings its own pair."""
 
+import fcntl
 import json
 import os
 import signal
 import socket
 import struct
 import subprocess
+import time
 
 import check
 import clean
@@ -140,6 +142,32 @@ def _(_):
         pair.wait_ready(10)
         check.ok(pair.client.run(argv=["true"]))
         pair.check_clean(3, NEW_SERVER)
+
+
+@test("a start waits for the shards of a killed runner to be dead", own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        pair.rest()
+        pair.kill9_runner()
+        # Who inherited the lock holds it as one of its shards does that the kernel has not ended.
+        with open(os.path.join(pair.state, "lock.runner"), "r+") as lock:
+            end = time.monotonic() + 10
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    check.true(time.monotonic() < end, "a killed runner's lock")
+                    time.sleep(0.01)
+            pair.start_runner()
+            check.true(pair.probe("/readyz") != 200, "ready without a runner")
+            try:
+                check.fail("the runner ended with %s", pair.runner.wait(0.5))
+            except subprocess.TimeoutExpired:
+                pass
+        pair.wait_ready(10)
+        check.ok(pair.client.run(argv=["true"]))
+        pair.check_clean(2)
 
 
 @test(
