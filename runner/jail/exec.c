@@ -294,9 +294,12 @@ int exec_freeze(struct exec *x, bool frozen, struct err *err) {
     if (x->state == EXEC_DRAINING) {
         return 0; /* it is over; what is left of it has little time */
     }
-    x->sent_ns += now - x->frozen_ns;
+    /* As if it had begun later by what it lost; who was killed meanwhile has lost no more. */
+    uint64_t until = x->facts.imposed != CAUSE_NONE ? x->facts.imposed_ns : now;
+    uint64_t lost = until > x->frozen_ns ? until - x->frozen_ns : 0;
+    x->sent_ns += lost;
     if (x->facts.started) {
-        x->facts.start_ns += now - x->frozen_ns; /* as if it had begun later by what it lost */
+        x->facts.start_ns += lost;
     }
     exec_wall(x);
     if (x->state == EXEC_RUNNING && x->facts.imposed == CAUSE_NONE) {

@@ -1,0 +1,533 @@
+/* Every order of what can happen to an execution: it starts, is refused, exits, crashes, is killed
+ * by the kernel for its memory or by the filter, its wall-clock or CPU time is over, it is
+ * cancelled, its client hangs up, its jail is frozen and let go, its parent reports it, its
+ * stragglers go. exec.c and end.c are the real ones; cgroups, the clock and the processes are
+ * played here. Whatever the order: one end, by the cause that came first, with its evidence, and
+ * nothing is armed or open afterwards. */
+#include "exec.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "jail.h"
+#include "unit.h"
+
+#define MS CLOCK_NS_PER_MS
+#define WALL_MS 50u
+#define CPU_MS 20u
+#define MEM ((uint64_t)64 << 20)
+#define DEPTH 6
+
+enum event {
+    STARTED,
+    REFUSED,
+    EXITS,
+    CRASHES,
+    OOM,
+    FILTERED,
+    WALL,
+    CPU,
+    CANCELLED,
+    LOST_CLIENT,
+    FREEZE,
+    THAW,
+    REPORT,
+    STRAGGLERS_GO,
+    EVENTS
+};
+
+/* The world outside of exec.c, and what is true of it. */
+struct world {
+    uint64_t now_ns;
+    struct jail jail;
+    struct jail_host host;
+    struct cgroup_host cgroups;
+    struct exec *x;
+    int child; /* its end of the socket */
+    bool started, refused, alive, stragglers, frozen, reported;
+    int status; /* once it is dead */
+    uint64_t died_ns, start_ns, frozen_since_ns, frozen_ns;
+    uint64_t cpu_ns, oom_kills, peak;
+    uint32_t first; /* enum cause that came first; 0 = nothing yet */
+    unsigned ends, fails, kills;
+    struct wire_end end;
+};
+
+static struct world w;
+/* enum exec_state before, event, enum exec_state after. */
+static bool seen[EXEC_OVER + 1][EVENTS][EXEC_OVER + 1];
+static unsigned sequences, transitions;
+
+uint64_t clock_mono_ns(void) {
+    return w.now_ns;
+}
+
+uint64_t clock_mono_ms(void) {
+    return w.now_ns / MS;
+}
+
+uint64_t clock_real_ms(void) {
+    return w.now_ns / MS;
+}
+
+/* The jail. */
+
+void jail_fail(struct jail *jail, const char *stage, int code, const char *text) {
+    (void)jail;
+    (void)stage;
+    (void)code;
+    (void)text;
+    w.fails++;
+}
+
+void jail_exec_done(struct jail *jail, struct exec *exec, const struct wire_end *end) {
+    assert_ptr_equal(jail, &w.jail);
+    assert_ptr_equal(exec, w.x);
+    w.ends++;
+    w.end = *end;
+}
+
+void jail_exec_terminal(struct jail *jail, struct exec *exec, int master) {
+    (void)jail;
+    (void)exec;
+    (void)master;
+    fail_msg("nobody asked for a terminal");
+}
+
+void jail_exec_ready(struct jail *jail, struct exec *exec) {
+    (void)jail;
+    (void)exec;
+}
+
+int jail_disk(const struct jail *jail, uint64_t *bytes, uint64_t *inodes, bool *full) {
+    (void)jail;
+    *bytes = *inodes = 0;
+    *full = false;
+    return 0;
+}
+
+/* Its groups. */
+
+void cgroup_step_init(struct cgroup_step *step) {
+    memset(step, 0, sizeof(*step));
+}
+
+int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
+                     bool own, struct cgroup_step *step, struct err *err) {
+    (void)host, (void)jail, (void)n, (void)own, (void)step, (void)err;
+    return 0;
+}
+
+int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *step,
+                      const struct limits *limits, struct err *err) {
+    (void)host, (void)step, (void)limits, (void)err;
+    return 0;
+}
+
+int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, struct err *err) {
+    (void)host, (void)step, (void)err;
+    return 0;
+}
+
+int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       const struct cgroup_step *step, pid_t pid, struct err *err) {
+    (void)host, (void)jail, (void)step, (void)pid, (void)err;
+    return 0;
+}
+
+int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
+    (void)host, (void)jail, (void)err;
+    return 0;
+}
+
+int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                     const struct cgroup_step *step, struct cgroup_jail_usage *usage,
+                     struct err *err) {
+    (void)host, (void)jail, (void)step, (void)err;
+    *usage = (struct cgroup_jail_usage){.pids_peak = 2};
+    return 0;
+}
+
+int cgroup_jail_peak(const struct cgroup_jail *jail, uint64_t *bytes, struct err *err) {
+    (void)jail, (void)err;
+    *bytes = w.peak;
+    return 0;
+}
+
+int cgroup_step_cpu(const struct cgroup_step *step, uint64_t *cpu_ns, struct err *err) {
+    (void)step, (void)err;
+    *cpu_ns = w.cpu_ns;
+    return 0;
+}
+
+int cgroup_step_read(const struct cgroup_step *step, struct cgroup_usage *usage, struct err *err) {
+    (void)step, (void)err;
+    *usage = (struct cgroup_usage){
+        .cpu_ns = w.cpu_ns, .mem_peak_bytes = w.peak, .oom_kills = w.oom_kills};
+    return 0;
+}
+
+int cgroup_step_populated(const struct cgroup_step *step, struct err *err) {
+    (void)step, (void)err;
+    return w.alive || w.stragglers;
+}
+
+int cgroup_step_count(const struct cgroup_host *host, const struct cgroup_step *step,
+                      uint32_t *count, struct err *err) {
+    (void)host, (void)step, (void)err;
+    *count = (uint32_t)w.alive + w.stragglers;
+    return 0;
+}
+
+static void dies(int status, enum cause cause) {
+    assert_true(w.alive);
+    w.alive = false;
+    w.status = status;
+    w.died_ns = w.now_ns;
+    if (w.first == CAUSE_NONE)
+        w.first = cause;
+}
+
+/* What is killed dies at once, frozen or not. */
+int cgroup_step_kill(const struct cgroup_host *host, const struct cgroup_step *step,
+                     struct err *err) {
+    (void)host, (void)step, (void)err;
+    w.kills++;
+    w.stragglers = false;
+    if (w.alive)
+        dies(SIGKILL, CAUSE_SIGNAL);
+    return 0;
+}
+
+int cgroup_step_freeze(const struct cgroup_host *host, const struct cgroup_step *step, bool frozen,
+                       struct err *err) {
+    (void)host, (void)step, (void)err;
+    w.frozen = frozen;
+    return 0;
+}
+
+int cgroup_step_frozen(const struct cgroup_step *step, struct err *err) {
+    (void)step, (void)err;
+    return w.frozen;
+}
+
+int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       struct cgroup_step *step, struct err *err) {
+    (void)host, (void)jail, (void)step, (void)err;
+    return 0;
+}
+
+/* Playing. */
+
+static void begin(bool stragglers) {
+    struct exec_request q = {.number = 7};
+    struct err err = {0};
+    struct loop *loop = w.host.loop;
+    int pair[2];
+    memset(&w, 0, sizeof(w));
+    w.now_ns = 1000 * MS;
+    w.host = (struct jail_host){.loop = loop, .cgroups = &w.cgroups, .cpus = 2};
+    w.cgroups.pids_peak = true;
+    w.jail.host = &w.host;
+    w.jail.control = -1;
+    w.alive = true;
+    w.stragglers = stragglers;
+    w.peak = MEM / 2;
+    q.limits.v[LIMIT_WALL_MS] = WALL_MS;
+    q.limits.v[LIMIT_CPU_MS] = CPU_MS;
+    q.limits.v[LIMIT_MEM_BYTES] = MEM;
+    q.received_ns = w.now_ns;
+    w.jail.limits = q.limits;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair),
+                     0);
+    w.x = exec_new(&w.jail, 0, &err);
+    assert_non_null(w.x);
+    w.x->sock = pair[0];
+    w.child = pair[1];
+    w.x->state = EXEC_READY;
+    w.x->outside_pid = -1; /* nobody's: no descriptor of a process is needed */
+    unit_works(exec_start(w.x, &q, &err), err);
+}
+
+static void say(uint32_t type) {
+    const struct initmsg_report r = {
+        .type = type, .mono_ns = w.now_ns, .code = ENOENT, .stage = "exec", .path = "/no"};
+    assert_int_equal(fd_send(w.child, &r, sizeof(r), NULL, 0, NULL), 0);
+}
+
+static void fire(struct loop_timer *t) {
+    void (*fn)(void *) = t->fn;
+    assert_true(t->slot != 0);
+    if (w.now_ns < t->due_ns)
+        w.now_ns = t->due_ns;
+    loop_timer_stop(w.host.loop, t);
+    fn(t->arg);
+}
+
+static void imposed(enum cause cause) {
+    bool first = w.first == CAUSE_NONE;
+    exec_stop(w.x, cause);
+    if (first)
+        w.first = cause; /* before what it killed */
+}
+
+static void wall_is_over(void) {
+    uint64_t due = w.start_ns + w.frozen_ns + WALL_MS * MS;
+    if (w.now_ns < due)
+        w.now_ns = due;
+    bool first = w.first == CAUSE_NONE;
+    for (int i = 0; i < 3 && w.x->wall_timer.slot != 0; i++)
+        fire(&w.x->wall_timer);
+    if (first)
+        w.first = CAUSE_WALL_TIME;
+}
+
+static void cpu_is_over(void) {
+    bool first = w.first == CAUSE_NONE;
+    w.cpu_ns = (CPU_MS + 1) * MS;
+    fire(&w.x->cpu_timer);
+    if (first)
+        w.first = CAUSE_CPU_TIME;
+}
+
+static void freeze(bool on) {
+    struct err err = {0};
+    unit_works(exec_freeze(w.x, on, &err), err);
+    if (on)
+        w.frozen_since_ns = w.now_ns;
+    else
+        w.frozen_ns += w.now_ns - w.frozen_since_ns;
+}
+
+static bool goes(void) {
+    return w.alive && w.started && !w.frozen;
+}
+
+/* Can it happen now? */
+static bool possible(enum event e) {
+    switch (e) {
+    case STARTED:
+    case REFUSED:
+        return w.alive && !w.started && !w.refused && !w.frozen;
+    case EXITS:
+    case CRASHES:
+    case OOM:
+    case FILTERED:
+        return goes();
+    case WALL:
+        return goes() && w.x->wall_timer.slot != 0;
+    case CPU:
+        return goes() && w.x->cpu_timer.slot != 0;
+    case CANCELLED:
+    case LOST_CLIENT:
+        return w.ends == 0;
+    case FREEZE:
+        return !w.frozen && w.ends == 0;
+    case THAW:
+        return w.frozen && w.ends == 0;
+    case REPORT:
+        return !w.alive && !w.reported;
+    case STRAGGLERS_GO:
+        return w.stragglers && !w.frozen;
+    default:
+        return false;
+    }
+}
+
+static void happens(enum event e) {
+    w.now_ns += MS / 2;
+    switch (e) {
+    case STARTED:
+        w.started = true;
+        w.start_ns = w.now_ns;
+        say(INITMSG_STARTED);
+        break;
+    case REFUSED:
+        w.refused = true;
+        say(INITMSG_REFUSED);
+        dies(127 << 8, CAUSE_START);
+        break;
+    case EXITS:
+        dies(3 << 8, CAUSE_EXIT);
+        break;
+    case CRASHES:
+        dies(SIGSEGV, CAUSE_SIGNAL);
+        break;
+    case OOM:
+        w.oom_kills = 1;
+        w.peak = MEM;
+        dies(SIGKILL, CAUSE_MEMORY);
+        break;
+    case FILTERED:
+        exec_filtered(w.x, w.x->outside_pid, 101, 0xc000003e);
+        dies(SIGSYS, CAUSE_SYSCALL);
+        break;
+    case WALL:
+        wall_is_over();
+        break;
+    case CPU:
+        cpu_is_over();
+        break;
+    case CANCELLED:
+        imposed(CAUSE_CANCELLED);
+        break;
+    case LOST_CLIENT:
+        imposed(CAUSE_LOST_CLIENT);
+        break;
+    case FREEZE:
+    case THAW:
+        freeze(e == FREEZE);
+        break;
+    case REPORT:
+        w.reported = true;
+        exec_exited(w.x, w.status, w.died_ns);
+        break;
+    default:
+        w.stragglers = false;
+        break;
+    }
+}
+
+/* Everything that is certain to come, comes. */
+static void settle(void) {
+    if (w.frozen && w.ends == 0)
+        freeze(false);
+    if (w.alive && !w.started)
+        happens(STARTED);
+    if (w.alive)
+        wall_is_over();
+    if (!w.reported)
+        happens(REPORT);
+    for (int i = 0; i < 200 && w.ends == 0; i++)
+        fire(&w.x->drain_timer);
+}
+
+static const char *told(const enum event *order, size_t count) {
+    static const char *const names[EVENTS] = {
+        "started", "refused", "exits",       "crashes", "oom",  "filtered", "wall",
+        "cpu",     "cancel",  "lost client", "freeze",  "thaw", "report",   "stragglers go"};
+    static char text[256];
+    size_t len = 0;
+    for (size_t i = 0; i < count && len < sizeof(text); i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s, ", names[order[i]]);
+    return text;
+}
+
+static void evidence(const char *how) {
+    const struct wire_end *end = &w.end;
+    switch (end->cause) {
+    case CAUSE_EXIT:
+        assert_int_equal(end->exit_code, 3);
+        break;
+    case CAUSE_SIGNAL:
+        assert_int_equal(end->signal, SIGSEGV);
+        break;
+    case CAUSE_MEMORY:
+        assert_int_equal(end->signal, SIGKILL);
+        assert_int_equal(end->usage.oom_kills, 1);
+        assert_true(end->limit == MEM && end->observed == MEM);
+        break;
+    case CAUSE_SYSCALL:
+        assert_int_equal(end->syscall_nr, 101);
+        break;
+    case CAUSE_WALL_TIME:
+        if (end->limit != WALL_MS || end->observed < WALL_MS)
+            fail_msg("%s: %u ms of %u", how, (unsigned)end->observed, (unsigned)end->limit);
+        break;
+    case CAUSE_CPU_TIME:
+        assert_true(end->limit == CPU_MS && end->observed >= CPU_MS);
+        break;
+    case CAUSE_START:
+        assert_int_equal(end->code, ENOENT);
+        assert_string_equal(end->path, "/no");
+        break;
+    default:
+        assert_true(end->limit == 0);
+        break;
+    }
+    assert_true(end->cause == CAUSE_EXIT || end->exit_code == -1);
+}
+
+/* Plays an order from the beginning -> false when it cannot happen. */
+static bool play(const enum event *order, size_t count, bool stragglers) {
+    struct err err = {0};
+    bool can = true;
+    begin(stragglers);
+    for (size_t i = 0; i < count && can; i++) {
+        enum exec_state before = w.x->state;
+        can = possible(order[i]);
+        if (!can)
+            break;
+        happens(order[i]);
+        bool *one = &seen[before][order[i]][w.x->state];
+        transitions += !*one;
+        *one = true;
+        if (w.ends > 0)
+            assert_int_equal(w.x->state, EXEC_OVER);
+    }
+    if (can) {
+        settle();
+        if (w.ends != 1 || w.fails != 0 || w.end.cause != w.first)
+            fail_msg("%s%s: %u ends, %u failures, cause %s, first was %s", told(order, count),
+                     stragglers ? "with stragglers" : "", w.ends, w.fails, cause_name(w.end.cause),
+                     cause_name(w.first));
+        assert_int_equal(w.end.head.exec, 7);
+        assert_false(w.alive || w.stragglers);
+        evidence(told(order, count));
+        exec_stop(w.x, CAUSE_CANCELLED); /* too late for anything */
+        assert_int_equal(w.ends, 1);
+    }
+    exec_close(w.x);
+    const struct loop_timer *timers[] = {&w.x->wall_timer, &w.x->cpu_timer, &w.x->watch_timer,
+                                         &w.x->drain_timer, &w.x->signal_timer};
+    for (size_t i = 0; i < UNIT_COUNT(timers); i++)
+        assert_true(timers[i]->slot == 0);
+    assert_true(w.x->sock == -1 && w.x->pidfd == -1);
+    unit_works(exec_remove(w.x, &err), err);
+    exec_free(w.x);
+    close(w.child);
+    return can;
+}
+
+static void orders(enum event *order, size_t count, size_t depth, bool stragglers) {
+    if (count > 0 && !play(order, count, stragglers))
+        return;
+    sequences++;
+    for (int e = 0; e < EVENTS && count < depth; e++) {
+        order[count] = (enum event)e;
+        orders(order, count + 1, depth, stragglers);
+    }
+}
+
+static unsigned explored(size_t depth) {
+    enum event order[DEPTH];
+    orders(order, 0, depth, false);
+    orders(order, 0, depth, true);
+    return transitions;
+}
+
+static void test_every_order(void **state) {
+    (void)state;
+    struct err err = {0};
+    w.host.loop = loop_new(&err);
+    assert_non_null(w.host.loop);
+    unsigned before = explored(DEPTH - 1);
+    /* Deep enough: one event more leads nowhere that was not seen. */
+    assert_int_equal(explored(DEPTH), before);
+    print_message("# %u orders, %u transitions\n", sequences, transitions);
+    assert_true(sequences > 10000 && transitions >= 20);
+    loop_free(w.host.loop);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_order)};
+    return cmocka_run_group_tests_name("exec", tests, NULL, NULL);
+}
