@@ -143,11 +143,15 @@ static int audit_log_find_end(struct audit_log *l, struct audit_log_found *found
     if (audit_log_segments(l->dir, l->chain, &first, &count, err) < 0)
         return -1;
     int rc = 0;
-    for (size_t i = count; i > 0 && rc == 0; i--)
+    bool lost = false; /* the newest has lines, and none of them is a record */
+    for (size_t i = count; i > 0 && rc == 0; i--) {
         rc = audit_log_look(l, first[i - 1], i == count, found, err);
-    /* Whatever the lines say, no number is given twice. */
-    if (rc >= 0 && count > 0 && l->last.seq + 1 < first[count - 1])
-        l->last.seq = first[count - 1] - 1;
+        lost = lost || (i == count && rc == 0 && l->size > 0);
+    }
+    /* Whatever the lines say, no number is given twice, and no name of a segment. */
+    uint64_t least = rc >= 0 && count > 0 ? first[count - 1] - !lost : 0;
+    if (l->last.seq < least)
+        l->last.seq = least;
     free(first);
     return rc < 0 ? -1 : 0;
 }

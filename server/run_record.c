@@ -214,6 +214,8 @@ int run_record_write(const struct run *run, struct buf *out, struct err *err) {
 static void run_record_read_limits(struct record_in *in, struct limits_effective *l) {
     uint64_t count = record_get(in);
     memset(l, 0, sizeof(*l));
+    if (count > in->len) /* each takes two bytes, and behind the end there is nothing but zeros */
+        in->bad = true;
     for (uint64_t i = 0; i < count && !in->bad; i++) {
         uint64_t value = record_get(in), from = record_get(in);
         if (i < LIMIT_COUNT) {

@@ -193,6 +193,12 @@ static char *undo_record_dup(char **line) {
     return word != NULL ? strdup(word) : NULL;
 }
 
+/* The last word about it counts. */
+static void undo_record_take(char **text, char **in) {
+    free(*text);
+    *text = undo_record_dup(in);
+}
+
 static int undo_record_read_image(char *line, struct undo_image *i) {
     int type, used = 0;
     unsigned mode;
@@ -206,8 +212,9 @@ static int undo_record_read_image(char *line, struct undo_image *i) {
     i->s.type = (enum undo_type)type;
     i->s.mode = mode;
     line += used;
+    free((void *)(uintptr_t)i->s.target);
     i->s.target = undo_record_dup(&line);
-    i->xattrs = undo_record_dup(&line);
+    undo_record_take(&i->xattrs, &line);
     return 0;
 }
 
@@ -224,13 +231,13 @@ static int undo_record_line(struct undo_record *r, char *line, struct err *err) 
     if (strcmp(line, "when") == 0)
         r->when_ms = strtoull(value, NULL, 10);
     else if (strcmp(line, "label") == 0)
-        r->label = undo_record_dup(&value);
+        undo_record_take(&r->label, &value);
     else if (strcmp(line, "by") == 0)
-        r->by = undo_record_dup(&value);
+        undo_record_take(&r->by, &value);
     else if (strcmp(line, "session") == 0)
-        r->session = undo_record_dup(&value);
+        undo_record_take(&r->session, &value);
     else if (strcmp(line, "rules") == 0)
-        r->rules = undo_record_dup(&value);
+        undo_record_take(&r->rules, &value);
     else if (strcmp(line, "of") == 0) {
         snprintf(r->of, sizeof(r->of), "%.*s", (int)strcspn(value, " "), value);
         r->redo = strstr(value, " redo") != NULL;

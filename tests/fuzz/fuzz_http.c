@@ -74,18 +74,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     fuzz_require(fcntl(fd, F_SETFL, O_NONBLOCK) == 0);
     size_t sent = 0;
     bool closed = false;
-    for (int round = 0; round < 400 && !closed; round++) {
+    for (int round = 0, idle = 0; idle < 20 && round < 1000 && !closed; round++) {
         ssize_t n = sent < size ? send(fd, data + sent, size - sent, MSG_NOSIGNAL) : 0;
+        idle = n > 0 ? 0 : idle + 1;
         if (n > 0)
             sent += (size_t)n;
         if (sent == size && n >= 0)
             shutdown(fd, SHUT_WR);
-        fuzz_require(loop_once(p->loop, 1000000, &err) == 0);
+        fuzz_require(loop_once(p->loop, idle < 10 ? 0 : 100000, &err) == 0);
         n = recv(fd, answer, sizeof(answer), 0);
         closed = n == 0 || (n < 0 && errno != EAGAIN);
     }
     close(fd);
-    for (int round = 0; round < 5 && http_connections(p->http) > 0; round++)
-        (void)loop_once(p->loop, 100000, &err);
+    for (int round = 0; round < 20 && http_connections(p->http) > 0; round++)
+        (void)loop_once(p->loop, 50000, &err);
     return 0;
 }
