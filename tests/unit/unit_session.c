@@ -451,12 +451,15 @@ static void begins(bool sandbox) {
     w.policy.preset = w.policy.ceiling;
     w.policy.writable = WIRE_WRITABLE_ALL;
     w.policy.max_steps = 8;
+    w.policy.backends = BACKEND_BIT(BACKEND_NATIVE);
+    w.policy.backend = BACKEND_NATIVE;
     w.policies = (struct policy_set){.items = &w.policy, .count = 1};
     w.hold.keep_ns = KEEP_NS;
     w.cfg = (struct session_config){.loop = loop,
                                     .hold = &w.hold,
                                     .policies = &w.policies,
                                     .host_max = &w.policy.ceiling,
+                                    .backend = BACKEND_NATIVE,
                                     .slots = 4,
                                     .sandboxes = 4,
                                     .closed = over};
