@@ -50,7 +50,10 @@ static size_t doctor_advise(const json_t *list) {
         if (doctor_is_enforced(c))
             continue;
         missing += required;
-        printf("%s: ", required ? "missing" : "not available (optional)");
+        printf("%s: ", required ? "missing"
+                       : json_is_true(json_object_get(c, "accepted"))
+                           ? "NOT ENFORCED (accepted where the runner was started)"
+                           : "not available (optional)");
         say_put(stdout, name != NULL ? name : "?");
         fputs(": ", stdout);
         say_put(stdout, remedy != NULL ? remedy : "the server knows no remedy");

@@ -22,15 +22,29 @@ static int admit_over(struct api_error *error, const char *prefix, int id, uint6
                          info->name, wish, info->what, ceiling);
 }
 
+/* A limit that is promised is kept; what this runner cannot keep nobody may ask for. */
+static int admit_unenforced(struct api_error *error, const char *prefix, int id) {
+    const struct limit_info *info = limit_info((enum limit_id)id);
+    char field[64];
+    snprintf(field, sizeof(field), "%s/limits/%s", prefix, info->name);
+    return api_error_set(error, 422, "limit_unavailable", field,
+                         "%s cannot be enforced: the runner was started without it "
+                         "(--allow-missing); leave it out, or ask whoever runs the server.",
+                         info->name);
+}
+
 int admit_limits(const struct request_limits *wishes, const struct wire_policy *policy,
                  struct limits_effective *out, struct api_error *error) {
     for (int i = 0; i < LIMIT_COUNT; i++) {
         uint64_t ceiling = policy->ceiling.v[i];
         if (!wishes->set[i]) {
             out->values.v[i] = policy->preset.v[i];
-            out->from[i] = LIMITS_FROM_DEFAULT;
+            out->from[i] =
+                policy->unenforced & (1u << i) ? LIMITS_FROM_UNENFORCED : LIMITS_FROM_DEFAULT;
             continue;
         }
+        if (policy->unenforced & (1u << i))
+            return admit_unenforced(error, "", i);
         uint64_t wish = wishes->values.v[i];
         if (wish > ceiling)
             return admit_over(error, "", i, wish, ceiling);
@@ -48,6 +62,8 @@ int admit_step_limits(const struct request_limits *wishes, const char *prefix,
         const struct limit_info *info = limit_info((enum limit_id)i);
         if (!wishes->set[i])
             continue;
+        if (policy->unenforced & (1u << i))
+            return admit_unenforced(error, prefix, i);
         uint64_t wish = wishes->values.v[i];
         if (wish > policy->ceiling.v[i])
             return admit_over(error, prefix, i, wish, policy->ceiling.v[i]);

@@ -15,7 +15,7 @@ struct admit {
     uint32_t end_on;
 };
 
-/* 0: the caller owns out->steps (free()). -1: *error is filled (400, 403), *out untouched. */
+/* 0: the caller owns out->steps (free()). -1: *error is filled (400, 403, 422), *out untouched. */
 int admit_check(const struct run_request *req, const struct wire_policy *policy, struct admit *out,
                 struct api_error *error);
 

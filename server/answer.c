@@ -187,6 +187,8 @@ void answer_limits(struct json_out *j, const struct limits_effective *limits) {
         json_out_open(j, limit_info((enum limit_id)i)->name, '{');
         json_out_u64(j, "value", limits->values.v[i]);
         json_out_str(j, "from", limits_from_name(limits->from[i]));
+        if (limits->from[i] == LIMITS_FROM_UNENFORCED)
+            json_out_bool(j, "enforced", false);
         json_out_close(j, '}');
     }
     json_out_close(j, '}');

@@ -33,6 +33,17 @@ void api_info_healthz(struct server *s, struct http_req *req, const struct route
     api_info_end(req, &j);
 }
 
+/* What the operator of the runner gave up: ready, but without these. */
+static void api_info_not_enforced(const struct server *s, struct json_out *j) {
+    const struct link *shard = links_first_ready(&s->links);
+    json_out_open(j, "not_enforced", '[');
+    for (size_t i = 0; shard != NULL && i < shard->capability_count; i++) {
+        if (shard->capabilities[i].status == WIRE_CAP_GIVEN_UP)
+            json_out_str(j, NULL, shard->capabilities[i].name);
+    }
+    json_out_close(j, ']');
+}
+
 /* Red: the error that every client understands, and all reasons by layer. */
 void api_info_readyz(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
@@ -62,6 +73,7 @@ void api_info_readyz(struct server *s, struct http_req *req, const struct route_
         json_out_close(&j, '}');
     }
     json_out_close(&j, ']');
+    api_info_not_enforced(s, &j);
     json_out_close(&j, '}');
     api_reply_buf(req, n == 0 ? 200 : 503, API_INFO_JSON, &out, json_out_end(&j, NULL));
 }
@@ -71,6 +83,8 @@ static void api_info_capability(struct json_out *j, const struct wire_capability
     json_out_str(j, "name", c->name);
     json_out_str(j, "status", c->status == WIRE_CAP_ENFORCED ? "enforced" : "unavailable");
     json_out_bool(j, "required", c->required != 0);
+    if (c->status == WIRE_CAP_GIVEN_UP)
+        json_out_bool(j, "accepted", true); /* by whoever started the runner */
     json_out_str(j, "how", c->how);
     json_out_str(j, "proof", c->proof);
     if (c->remedy[0] != '\0')

@@ -36,7 +36,7 @@
 #endif
 
 struct child {
-    bool contained;
+    bool contained, one_id;
     _Alignas(8) char message[sizeof(struct initmsg_exec) + WIRE_SPEC_INLINE_MAX];
     struct spec spec;
 };
@@ -95,7 +95,7 @@ static void child_confine(struct child *c) {
         child_refuse("cgroup namespace", "", errno);
     }
     const char *stage = "";
-    if (setup_halfway_user(c->contained, &stage) != 0) {
+    if (setup_halfway_user(c->one_id, &stage) != 0) {
         child_refuse(stage, "", errno);
     }
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
@@ -264,11 +264,12 @@ static void child_warm(struct child *c) {
     (void)clock_mono_ns(); /* the kernel's own page of code for it, and its data */
 }
 
-void child_main(int sock, int signals, bool contained) {
+void child_main(int sock, int signals, bool contained, bool one_id) {
     struct child *c = scratch_new(sizeof *c);
     child_descriptors(sock, signals);
     child_warm(c);
     c->contained = contained;
+    c->one_id = one_id;
     child_confine(c);
     int fds[FD_PASS_MAX];
     size_t nfds = 0;

@@ -4,4 +4,4 @@
 #include <stdbool.h>
 
 /* Never returns. `sock` is the child's socket to the runner, `signals` process 1's signalfd. */
-void child_main(int sock, int signals, bool contained) __attribute__((noreturn));
+void child_main(int sock, int signals, bool contained, bool one_id) __attribute__((noreturn));

@@ -31,6 +31,7 @@ struct init {
     bool contained;
     bool ready; /* SETUP is done */
     bool sealed;
+    bool one_id; /* see setup.h */
     pid_t first; /* the child forked before SEAL */
     pid_t child[INIT_CHILDREN_MAX];
     /* The largest message: SETUP with its program. */
@@ -71,6 +72,7 @@ static void init_setup(struct init *in, size_t size) {
         (void)close(s.writable_fd);
     }
     (void)close(s.filter_fd);
+    in->one_id = in->contained || wish->one_id != 0;
     in->ready = true;
 }
 
@@ -87,17 +89,17 @@ static void init_fork(struct init *in, size_t size, int sock) {
         init_fail("fork", EAGAIN);
     }
     if (in->sealed) {
-        setup_before_fork(in->contained);
+        setup_before_fork(in->one_id);
     }
     pid_t pid = fork();
     if (pid < 0) {
         init_fail("fork", errno);
     }
     if (pid == 0) {
-        child_main(sock, in->signals, in->contained);
+        child_main(sock, in->signals, in->contained, in->one_id);
     }
     if (in->sealed) {
-        setup_after_fork(in->contained);
+        setup_after_fork(in->one_id);
     }
     (void)close(sock);
     in->child[i] = pid;
@@ -110,7 +112,7 @@ static void init_seal(struct init *in, size_t size) {
     if (in->sealed || in->first == 0 || size != sizeof(struct initmsg_word)) {
         init_fail("seal message", EPROTO);
     }
-    setup_seal(in->contained ? 0 : in->first);
+    setup_seal(in->contained ? 0 : in->first, in->one_id);
     in->sealed = true;
     struct initmsg_report r = {.type = INITMSG_SEALED};
     init_report(&r, NULL, 0);
@@ -126,9 +128,9 @@ static void init_signal(const struct init *in, size_t size) {
     memcpy(&msg, in->message, sizeof msg);
     for (size_t i = 0; i < INIT_CHILDREN_MAX; i++) {
         if (in->child[i] > 0 && (uint32_t)in->child[i] == msg.pid) {
-            setup_before_fork(in->contained); /* as process 1 it may signal nobody */
+            setup_before_fork(in->one_id); /* as process 1 it may signal nobody */
             (void)kill(-in->child[i], (int)msg.signal);
-            setup_after_fork(in->contained);
+            setup_after_fork(in->one_id);
             return;
         }
     }

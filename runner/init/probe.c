@@ -229,6 +229,13 @@ static int probe_root(void) {
     return fd >= 0 ? 0 : 3;
 }
 
+/* Process 1 has the saved id of commands, so that its children can become them, and no signal
+ * reaches it; who has its real or effective id could change how it is scheduled, and signal what
+ * waits. */
+static int probe_apart(void) {
+    return probe_refused(setpriority(PRIO_PROCESS, 1, 0), EPERM) ? 0 : 1;
+}
+
 static int (*const probe_table[INITMSG_PROBE_COUNT])(void) = {
     [INITMSG_PROBE_SPIN] = probe_spin,       [INITMSG_PROBE_SLEEP] = probe_sleep,
     [INITMSG_PROBE_MEMORY] = probe_memory,   [INITMSG_PROBE_PIDS] = probe_pids,
@@ -236,6 +243,7 @@ static int (*const probe_table[INITMSG_PROBE_COUNT])(void) = {
     [INITMSG_PROBE_FILES] = probe_files,     [INITMSG_PROBE_SECCOMP] = probe_seccomp,
     [INITMSG_PROBE_ARCH] = probe_arch,       [INITMSG_PROBE_IDENTITY] = probe_identity,
     [INITMSG_PROBE_NETWORK] = probe_network, [INITMSG_PROBE_ROOT] = probe_root,
+    [INITMSG_PROBE_APART] = probe_apart,
 };
 
 int probe_run(enum initmsg_probe what) {

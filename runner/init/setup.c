@@ -134,7 +134,8 @@ static int setup_writable(struct setup *s) {
         if (!(s->wish->writable & d->bit)) {
             continue;
         }
-        if (mkdir(d->name, 0700) != 0 || chown(d->name, d->owner, d->owner) != 0 ||
+        uid_t owner = s->wish->one_id ? INITMSG_UID_USER : d->owner;
+        if (mkdir(d->name, 0700) != 0 || chown(d->name, owner, owner) != 0 ||
             chmod(d->name, d->mode) != 0) {
             return -1;
         }
@@ -211,10 +212,26 @@ static int setup_rlimits(struct setup *s) {
     return setup_rlimit(RLIMIT_STACK, 8388608, s->wish->stack_bytes);
 }
 
+/* In our own directory of /proc. Since we are not dumpable it belongs to user 0 of the jail; where
+ * there is none, to the host's, so that we are dumpable for that moment: nobody is here yet. */
+static int setup_write_own(const struct setup *s, const char *path, const char *text) {
+    if (s->wish->one_id && prctl(PR_SET_DUMPABLE, 1, 0, 0, 0) != 0) {
+        return -1;
+    }
+    int rc = setup_write(path, text);
+    int code = errno;
+    if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
+        return -1;
+    }
+    errno = code;
+    return rc;
+}
+
 /* EACCES: the runner itself runs with a higher value, which does as well. */
 static int setup_oom(struct setup *s) {
-    (void)s;
-    return setup_write("/proc/self/oom_score_adj", SETUP_OOM_ADJ) != 0 && errno != EACCES ? -1 : 0;
+    return setup_write_own(s, "/proc/self/oom_score_adj", SETUP_OOM_ADJ) != 0 && errno != EACCES
+               ? -1
+               : 0;
 }
 
 /* No user namespace can be made inside, whoever asks and however: the filter refuses the calls, and
@@ -269,7 +286,6 @@ static int setup_seccomp(struct setup *s) {
 static int setup_time(struct setup *s) {
     struct timespec boot;
     char text[64];
-    (void)s;
     if (access("/proc/self/timens_offsets", F_OK) != 0) {
         return errno == ENOENT ? 0 : -1;
     }
@@ -277,7 +293,7 @@ static int setup_time(struct setup *s) {
         return -1;
     }
     (void)snprintf(text, sizeof text, "boottime %lld 0", -(long long)boot.tv_sec);
-    return setup_write("/proc/self/timens_offsets", text);
+    return setup_write_own(s, "/proc/self/timens_offsets", text);
 }
 
 /* Nothing in /proc is there to be written for a command: not even its own oom_score_adj, which it
@@ -383,7 +399,7 @@ void setup_contained(struct setup *s) {
                sizeof setup_contained_steps / sizeof setup_contained_steps[0]);
 }
 
-void setup_seal(int first) {
+void setup_seal(int first, bool one_id) {
     char path[48];
     if (first == 0) {
         if (setup_powerless(NULL) != 0) {
@@ -397,8 +413,8 @@ void setup_seal(int first) {
         init_fail("seal cgroup namespace", errno);
     }
     (void)close(ns);
-    if (setresgid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0 ||
-        setresuid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0) {
+    if (!one_id && (setresgid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0 ||
+                    setresuid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0)) {
         init_fail("seal ids", errno);
     }
     if (setup_drop_caps() != 0) {
@@ -409,29 +425,23 @@ void setup_seal(int first) {
     }
 }
 
-void setup_before_fork(bool contained) {
-    if (!contained && setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0) {
+void setup_before_fork(bool one_id) {
+    if (!one_id && setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0) {
         init_fail("fork ids", errno);
     }
 }
 
-void setup_after_fork(bool contained) {
-    if (contained) {
-        return;
-    }
-    if (setresuid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0 ||
-        setup_undumpable(NULL) != 0) {
+void setup_after_fork(bool one_id) {
+    if (!one_id && (setresuid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0 ||
+                    setup_undumpable(NULL) != 0)) {
         init_fail("fork ids", errno);
     }
 }
 
-int setup_halfway_user(bool contained, const char **stage) {
+int setup_halfway_user(bool one_id, const char **stage) {
     *stage = "ids";
-    if (contained) {
-        return setsid() < 0 ? -1 : 0;
-    }
-    if (setresgid(INITMSG_UID_USER, INITMSG_UID_USER, INITMSG_UID_USER) != 0 ||
-        setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0) {
+    if (!one_id && (setresgid(INITMSG_UID_USER, INITMSG_UID_USER, INITMSG_UID_USER) != 0 ||
+                    setresuid(INITMSG_UID_INIT, INITMSG_UID_USER, INITMSG_UID_INIT) != 0)) {
         return -1;
     }
     *stage = "capabilities";

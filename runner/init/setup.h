@@ -22,7 +22,7 @@ void setup_run(struct setup *s);
 /* Gives up the last powers of process 1: joins the cgroup namespace of process `first`, becomes
  * user INITMSG_UID_INIT, empties every capability set. Does not return on failure. `first` 0: in a
  * container there is nothing to give up; that is checked. */
-void setup_seal(int first);
+void setup_seal(int first, bool one_id);
 /* The steps of process 1 of a container, which begins without any power and as the user of the
  * commands, and checks that it is so. Does not return on failure. */
 void setup_contained(struct setup *s);
@@ -30,16 +30,19 @@ void setup_contained(struct setup *s);
 /* Around every fork after SEAL, and every signal to a command. A child is born with the ids that
  * nobody inside may signal (real and saved 2); process 1 itself, which nobody can end anyway, goes
  * back to an effective id of 2, so that nobody may change how it is scheduled either. Ids that
- * change make the kernel forget the death signal: it is asked for again. In a container all have
- * the user of the commands: nothing changes. */
-void setup_before_fork(bool contained);
-void setup_after_fork(bool contained);
+ * change make the kernel forget the death signal: it is asked for again.
+ * Here and below, `one_id`: there is no other user than that of commands, as in a container, so
+ * that ids stay as they are; then a command may signal what waits beside it, and the runner says
+ * so ("separate_ids", main/selftest.h).
+ */
+void setup_before_fork(bool one_id);
+void setup_after_fork(bool one_id);
 
 /* The same for a child that is going to wait: no capability any more, and halfway to the jail's
  * user. Its real and saved ids stay those of process 1, so that a command, which may signal
  * whatever has its own id as real or saved id, can neither see nor kill the process of the next
  * step. 0, or -1 with errno and *stage. */
-int setup_halfway_user(bool contained, const char **stage);
+int setup_halfway_user(bool one_id, const char **stage);
 
 /* The other half, right before the command: the jail's user for good. 0, or -1 with errno. */
 int setup_become_user(void);

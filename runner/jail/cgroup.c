@@ -63,13 +63,16 @@ static int cgroup_open(int dir, const char *file, struct err *err) {
     return fd < 0 ? err_sys(err, "opening cgroup file %s", file) : fd;
 }
 
+int cgroup_enable(int dir, uint32_t roles, struct err *err) {
+    char want[64];
+    int n = snprintf(want, sizeof want, "%s%s%s", roles & CGROUP_MEMORY ? "+memory " : "",
+                     roles & CGROUP_PIDS ? "+pids " : "", roles & CGROUP_CPU ? "+cpu " : "");
+    return n == 0 ? 0 : fd_write_kernel(dir, "cgroup.subtree_control", want, (size_t)n, err);
+}
+
 /* A jail's group hands its controllers on to its steps (v2 only; v1 needs nothing). */
 int cgroup_delegate(const struct cgroup_tree *tree, int dir, struct err *err) {
-    static const char want[] = "+memory +pids +cpu";
-    if (!tree->v2 || !(tree->roles & CGROUP_MEMORY)) {
-        return 0;
-    }
-    return fd_write_kernel(dir, "cgroup.subtree_control", want, sizeof want - 1, err);
+    return tree->v2 ? cgroup_enable(dir, tree->roles, err) : 0;
 }
 
 struct cgroup_counts {
@@ -79,12 +82,19 @@ struct cgroup_counts {
 /* The files that count pids and CPU share in the groups `fd`. */
 static int cgroup_counts_open(const struct cgroup_host *host, const int fd[CGROUP_TREES_MAX],
                               struct cgroup_counts *c, struct err *err) {
-    int pids = fd[cgroup_find(host, CGROUP_PIDS)];
-    c->pids_fd = cgroup_open(pids, host->pids_peak ? "pids.peak" : "pids.current", err);
-    c->refused_fd = c->pids_fd < 0 ? -1 : cgroup_open(pids, "pids.events", err);
-    c->share_fd =
-        c->refused_fd < 0 ? -1 : cgroup_open(fd[cgroup_find(host, CGROUP_CPU)], "cpu.stat", err);
-    return c->share_fd < 0 ? -1 : 0;
+    if (!(host->lacks & CGROUP_PIDS)) {
+        int pids = fd[cgroup_find(host, CGROUP_PIDS)];
+        c->pids_fd = cgroup_open(pids, host->pids_peak ? "pids.peak" : "pids.current", err);
+        c->refused_fd = c->pids_fd < 0 ? -1 : cgroup_open(pids, "pids.events", err);
+        if (c->refused_fd < 0) {
+            return -1;
+        }
+    }
+    if (!(host->lacks & CGROUP_CPU)) {
+        c->share_fd = cgroup_open(fd[cgroup_find(host, CGROUP_CPU)], "cpu.stat", err);
+        return c->share_fd < 0 ? -1 : 0;
+    }
+    return 0;
 }
 
 /* The counters of a jail stay open: they are read at the end of every step. */
@@ -97,13 +107,17 @@ int cgroup_jail_counters(const struct cgroup_host *host, struct cgroup_jail *jai
     jail->pids_fd = c.pids_fd;
     jail->refused_fd = c.refused_fd;
     jail->share_fd = c.share_fd;
-    jail->peak_fd = rc != 0 ? -1 : cgroup_open(jail->fd[mem], peak, err);
+    if (rc != 0 || (host->lacks & CGROUP_MEMORY)) {
+        return rc;
+    }
+    jail->peak_fd = cgroup_open(jail->fd[mem], peak, err);
     return jail->peak_fd < 0 ? -1 : 0;
 }
 
 int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cgroup_jail *jail,
                      struct err *err) {
     cgroup_jail_init(jail);
+    jail->lacks = host->lacks;
     if (!str_copy(jail->name, sizeof jail->name, name)) {
         return err_set(err, ERR_INVALID, 0, "the cgroup name %s is too long", name);
     }
@@ -155,6 +169,9 @@ static int cgroup_memory_v2(int dir, uint64_t bytes, struct err *err) {
 
 static int cgroup_memory(const struct cgroup_host *host, size_t tree, int dir, uint64_t bytes,
                          struct err *err) {
+    if (host->lacks & CGROUP_MEMORY) {
+        return 0;
+    }
     return host->tree[tree].v2 ? cgroup_memory_v2(dir, bytes, err)
                                : cgroup_memory_v1(host, dir, bytes, err);
 }
@@ -174,8 +191,12 @@ static int cgroup_crowd(const struct cgroup_host *host, const int fd[CGROUP_TREE
                         const struct limits *limits, struct err *err) {
     size_t pids = cgroup_find(host, CGROUP_PIDS);
     size_t cpu = cgroup_find(host, CGROUP_CPU);
-    if (cgroup_put(fd[pids], "pids.max", limits->v[LIMIT_PIDS], err) != 0) {
+    if (!(host->lacks & CGROUP_PIDS) &&
+        cgroup_put(fd[pids], "pids.max", limits->v[LIMIT_PIDS], err) != 0) {
         return -1;
+    }
+    if (host->lacks & CGROUP_CPU) {
+        return 0;
     }
     return cgroup_share(host->tree[cpu].v2, fd[cpu], limits->v[LIMIT_CPUS_MILLI], err);
 }
@@ -193,6 +214,10 @@ static int cgroup_throttled(const struct cgroup_host *host, int share_fd, uint64
                             struct err *err) {
     bool v2 = host->tree[cgroup_find(host, CGROUP_CPU)].v2;
     uint64_t value = 0;
+    if (host->lacks & CGROUP_CPU) {
+        *ns = 0;
+        return 0;
+    }
     if (fd_read_keyed_u64(share_fd, v2 ? "throttled_usec" : "throttled_time", &value, err) != 0) {
         return -1;
     }
@@ -201,7 +226,8 @@ static int cgroup_throttled(const struct cgroup_host *host, int share_fd, uint64
 }
 
 int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
-    if (fd_read_keyed_u64(jail->refused_fd, "max", &jail->refused_base, err) != 0) {
+    if (!(host->lacks & CGROUP_PIDS) &&
+        fd_read_keyed_u64(jail->refused_fd, "max", &jail->refused_base, err) != 0) {
         return -1;
     }
     return cgroup_throttled(host, jail->share_fd, &jail->throttled_base, err);
@@ -211,12 +237,22 @@ int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *j
                      const struct cgroup_step *step, struct cgroup_jail_usage *usage,
                      struct err *err) {
     struct cgroup_jail_usage u = {0};
-    if (fd_read_u64(step->own ? step->pids_fd : jail->pids_fd, &u.pids_peak, err) != 0 ||
-        fd_read_keyed_u64(step->own ? step->refused_fd : jail->refused_fd, "max", &u.pids_refused,
-                          err) != 0 ||
-        cgroup_throttled(host, step->own ? step->share_fd : jail->share_fd, &u.throttled_ns, err) !=
-            0) {
+    if (!(host->lacks & CGROUP_PIDS) &&
+        (fd_read_u64(step->own ? step->pids_fd : jail->pids_fd, &u.pids_peak, err) != 0 ||
+         fd_read_keyed_u64(step->own ? step->refused_fd : jail->refused_fd, "max", &u.pids_refused,
+                           err) != 0)) {
         return -1;
+    }
+    if (cgroup_throttled(host, step->own ? step->share_fd : jail->share_fd, &u.throttled_ns, err) !=
+        0) {
+        return -1;
+    }
+    if (!step->own && step->refused_fd >= 0) {
+        uint64_t here = 0;
+        if (fd_read_keyed_u64(step->refused_fd, "max", &here, err) != 0) {
+            return -1;
+        }
+        u.pids_refused += here;
     }
     u.pids_refused -= step->own ? 0 : jail->refused_base;
     u.throttled_ns -= step->own ? 0 : jail->throttled_base;
@@ -225,6 +261,10 @@ int cgroup_jail_read(const struct cgroup_host *host, const struct cgroup_jail *j
 }
 
 int cgroup_jail_peak(const struct cgroup_jail *jail, uint64_t *bytes, struct err *err) {
+    if (jail->lacks & CGROUP_MEMORY) {
+        *bytes = 0;
+        return 0;
+    }
     return fd_read_u64(jail->peak_fd, bytes, err);
 }
 
@@ -260,14 +300,25 @@ static int cgroup_step_open_usage(const struct cgroup_host *host, struct cgroup_
             return -1;
         }
     }
-    step->peak_fd =
-        cgroup_open(step->fd[mem], v2 ? "memory.peak" : "memory.max_usage_in_bytes", err);
-    if (step->peak_fd < 0) {
-        return -1;
+    if (!(host->lacks & CGROUP_MEMORY)) {
+        step->peak_fd =
+            cgroup_open(step->fd[mem], v2 ? "memory.peak" : "memory.max_usage_in_bytes", err);
+        if (step->peak_fd < 0) {
+            return -1;
+        }
+        step->oom_fd = cgroup_open(step->fd[mem], v2 ? "memory.events" : "memory.oom_control", err);
+        if (step->oom_fd < 0) {
+            return -1;
+        }
     }
-    step->oom_fd = cgroup_open(step->fd[mem], v2 ? "memory.events" : "memory.oom_control", err);
-    if (step->oom_fd < 0) {
-        return -1;
+    /* Where all is one tree, a process is in the step's group for pids as well. Before Linux 6.11 a
+     * refused fork is counted there, whoever's limit it met; since then where the limit is. */
+    size_t pids = cgroup_find(host, CGROUP_PIDS);
+    if (!step->own && !(host->lacks & CGROUP_PIDS) && step->fd[pids] >= 0) {
+        step->refused_fd = cgroup_open(step->fd[pids], "pids.events", err);
+        if (step->refused_fd < 0) {
+            return -1;
+        }
     }
     step->events_fd = cgroup_open(step->fd[kill], "cgroup.events", err);
     return step->events_fd < 0 ? -1 : 0;
@@ -277,9 +328,10 @@ int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, 
     if (step->events_fd < 0 && cgroup_step_open_usage(host, step, err) != 0) {
         return -1;
     }
-    if (!step->own || step->share_fd >= 0) {
+    if (!step->own || step->share_fd >= 0 || step->pids_fd >= 0) {
         return 0;
     }
+    fd_close(&step->refused_fd); /* of the time before cgroup_step_extend() */
     struct cgroup_counts c = {-1, -1, -1};
     int rc = cgroup_counts_open(host, step->fd, &c, err);
     step->pids_fd = c.pids_fd;
@@ -293,6 +345,7 @@ int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *j
     uint32_t roles = own ? CGROUP_ROLES : CGROUP_STEP_ROLES;
     cgroup_step_init(step);
     step->own = own;
+    step->lacks = host->lacks;
     /* The jail's name is in it, since a tree without a directory per jail has all steps side by
      * side. */
     (void)snprintf(step->name, sizeof step->name, "%.40s.s%u", jail->name, n);
@@ -386,9 +439,12 @@ static int cgroup_step_times(const struct cgroup_step *step, struct cgroup_usage
 
 int cgroup_step_read(const struct cgroup_step *step, struct cgroup_usage *usage, struct err *err) {
     struct cgroup_usage u = {0};
-    if (cgroup_step_times(step, &u, err) != 0 ||
-        fd_read_u64(step->peak_fd, &u.mem_peak_bytes, err) != 0 ||
-        fd_read_keyed_u64(step->oom_fd, "oom_kill", &u.oom_kills, err) != 0) {
+    if (cgroup_step_times(step, &u, err) != 0) {
+        return -1;
+    }
+    if (!(step->lacks & CGROUP_MEMORY) &&
+        (fd_read_u64(step->peak_fd, &u.mem_peak_bytes, err) != 0 ||
+         fd_read_keyed_u64(step->oom_fd, "oom_kill", &u.oom_kills, err) != 0)) {
         return -1;
     }
     *usage = u;

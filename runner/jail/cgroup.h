@@ -61,6 +61,8 @@ struct cgroup_host {
     bool swap_limited; /* swap is limited too, or the host has none */
     bool tcp_limit;    /* v1: buffers of sockets have a limit of their own */
     bool pids_peak;    /* the kernel keeps the peak; else it is sampled */
+    bool rootless;
+    uint32_t lacks; /* roles that nothing here plays: no limit, and the counters say 0 */
 };
 
 struct cgroup_jail {
@@ -71,6 +73,7 @@ struct cgroup_jail {
     int share_fd;          /* cpu.stat */
     int peak_fd;           /* memory peak of all steps together */
     bool adopted;          /* its directories are an engine's, which made them and removes them */
+    uint32_t lacks;        /* as of the host */
     uint64_t refused_base; /* pids.events when the current step began */
     uint64_t throttled_base;
 };
@@ -78,9 +81,10 @@ struct cgroup_jail {
 struct cgroup_step {
     int fd[CGROUP_TREES_MAX];
     char name[CGROUP_NAME_MAX];
-    bool own;    /* limits and counts pids and CPU share itself */
-    int pids_fd; /* with `own`: as in struct cgroup_jail */
-    int refused_fd;
+    bool own; /* limits and counts pids and CPU share itself */
+    uint32_t lacks;
+    int pids_fd;    /* with `own`: as in struct cgroup_jail */
+    int refused_fd; /* also without `own`, in a tree that has all controllers */
     int share_fd;
     int usage_fd;  /* cpuacct.usage, or cpu.stat */
     int user_fd;   /* cpuacct.usage_user; -1 on v2, where cpu.stat has it */
@@ -109,6 +113,11 @@ struct cgroup_jail_usage {
  * is in a private mount namespace). Fails when a role cannot be had, naming it and the remedy. */
 int cgroup_host_init(struct cgroup_host *host, const char *name, const char *mount_dir,
                      struct err *err);
+/* The same without root, in a group of a cgroup2 tree that was delegated to this user and in which
+ * nobody else is. The roles in `may_lack` (of CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU) may be
+ * missing: host->lacks says which are. */
+int cgroup_host_init_rootless(struct cgroup_host *host, const char *name, uint32_t may_lack,
+                              struct err *err);
 /* Removes the (empty) base groups and closes everything. */
 void cgroup_host_done(struct cgroup_host *host);
 
@@ -204,6 +213,8 @@ int cgroup_jail_counters(const struct cgroup_host *host, struct cgroup_jail *jai
  * /proc/PID/cgroup, names in this tree. */
 int cgroup_tree_dir(const struct cgroup_tree *tree, const char *proc_cgroup, char *out, size_t size,
                     struct err *err);
+/* For cgroup_host.c: hands the controllers of these roles on to the groups below `dir` (v2). */
+int cgroup_enable(int dir, uint32_t roles, struct err *err);
 
 /* All descriptors -1: what remove() accepts before make() was called. */
 void cgroup_jail_init(struct cgroup_jail *jail);

@@ -16,15 +16,17 @@
 struct cgroup_controller {
     uint32_t role;
     const char *name;
+    const char *limit; /* what cannot be kept without it */
     const char *remedy;
 };
 
 static const struct cgroup_controller cgroup_controllers[] = {
-    {CGROUP_MEMORY, "memory",
+    {CGROUP_MEMORY, "memory", "mem_bytes",
      "boot with cgroup_enable=memory swapaccount=1, or delegate the memory controller"},
-    {CGROUP_PIDS, "pids", "mount or delegate the pids controller"},
-    {CGROUP_CPU, "cpu", "mount or delegate the cpu controller (kernel with CONFIG_CFS_BANDWIDTH)"},
-    {CGROUP_CPUACCT, "cpuacct", "mount or delegate the cpuacct controller"},
+    {CGROUP_PIDS, "pids", "pids", "mount or delegate the pids controller"},
+    {CGROUP_CPU, "cpu", "cpus_milli",
+     "mount or delegate the cpu controller (kernel with CONFIG_CFS_BANDWIDTH)"},
+    {CGROUP_CPUACCT, "cpuacct", "cpu_ms", "mount or delegate the cpuacct controller"},
 };
 
 /* One line of /proc/self/mountinfo that is a cgroup mount. */
@@ -93,17 +95,17 @@ static bool cgroup_own_path(const char *text, const char *controller, char *out,
     return false;
 }
 
-/* Makes <point><below>/<name>. `controllers` are those of the tree that we use; none for a cgroup2
- * tree without controllers, which libcgroup cannot name. */
-static int cgroup_base_make(const char *below, const char *name, struct cgroup_tree *t,
-                            struct err *err) {
+/* Makes <point><below>/<name>. Not by libcgroup where that cannot: it has no name for a cgroup2
+ * tree without controllers, and without root it stops at the groups above the delegated one. */
+static int cgroup_base_make(const char *below, const char *name, bool rootless,
+                            struct cgroup_tree *t, struct err *err) {
     char path[512];
     int n = snprintf(path, sizeof path, "%s/%s", strcmp(below, "/") == 0 ? "" : below, name);
     int m = snprintf(t->base_path, sizeof t->base_path, "%s%s", t->mount_point, path);
     if (n >= (int)sizeof path || m >= (int)sizeof t->base_path) {
         return err_set(err, ERR_INVALID, 0, "the cgroup path %s%s is too long", below, name);
     }
-    if (t->roles == CGROUP_KILL) {
+    if (t->roles == CGROUP_KILL || rootless) {
         char *slash = strrchr(t->base_path, '/');
         *slash = '\0';
         int rc = mkdir(t->base_path, 0755);
@@ -130,19 +132,41 @@ static int cgroup_base_make(const char *below, const char *name, struct cgroup_t
 }
 
 static int cgroup_tree_open(struct cgroup_tree *t, const char *below, const char *name,
-                            struct err *err) {
-    if (cgroup_base_make(below, name, t, err) != 0) {
+                            bool rootless, struct err *err) {
+    if (cgroup_base_make(below, name, rootless, t, err) != 0) {
         return -1;
     }
     t->base_fd = open(t->base_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     return t->base_fd < 0 ? err_sys(err, "opening the cgroup %s", t->base_path) : 0;
 }
 
-static int cgroup_enable(const char *dir, struct err *err) {
-    static const char want[] = "+memory +pids +cpu";
-    char path[900];
-    (void)snprintf(path, sizeof path, "%s/cgroup.subtree_control", dir);
-    return fd_write_kernel(AT_FDCWD, path, want, sizeof want - 1, err);
+static int cgroup_enable_at(const char *path, uint32_t roles, struct err *err) {
+    fd_cleanup int dir = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0) {
+        return err_sys(err, "opening the cgroup %s", path);
+    }
+    return cgroup_enable(dir, roles, err);
+}
+
+/* A shard is forked when the supervisor has stepped aside already: then the leaf is left out. */
+static void cgroup_without_leaf(char *below) {
+    char *last = strrchr(below, '/');
+    if (last != NULL && strcmp(last, "/pinfold-runner") == 0) {
+        last[last == below ? 1 : 0] = '\0';
+    }
+}
+
+/* Steps into a leaf of the group `dir`, so that it may hand its controllers on. */
+static int cgroup_step_aside(const char *dir, struct err *err) {
+    char leaf[900];
+    char self[32];
+    int n = snprintf(self, sizeof self, "%d", (int)getpid());
+    (void)snprintf(leaf, sizeof leaf, "%s/pinfold-runner", dir);
+    if (mkdir(leaf, 0755) != 0 && errno != EEXIST) {
+        return err_sys(err, "making the cgroup %s", leaf);
+    }
+    (void)snprintf(leaf, sizeof leaf, "%s/pinfold-runner/cgroup.procs", dir);
+    return fd_write_kernel(AT_FDCWD, leaf, self, (size_t)n, err);
 }
 
 /* v2: controllers reach a group only if no ancestor that hands them on has processes of its own.
@@ -151,40 +175,33 @@ static int cgroup_enable(const char *dir, struct err *err) {
  * to the part of our path that the base goes under. */
 static int cgroup_v2_below(const char *point, char *below, size_t size, struct err *err) {
     char dir[800];
-    char leaf[900];
-    char self[32];
-    int n = snprintf(self, sizeof self, "%d", (int)getpid());
-    /* A shard is forked when the supervisor has stepped aside already. */
-    char *last = strrchr(below, '/');
-    if (last != NULL && strcmp(last, "/pinfold-runner") == 0) {
-        last[last == below ? 1 : 0] = '\0';
-    }
+    cgroup_without_leaf(below);
     (void)snprintf(dir, sizeof dir, "%s%s", point, strcmp(below, "/") == 0 ? "" : below);
     if (strcmp(below, "/") != 0) {
-        (void)snprintf(leaf, sizeof leaf, "%s/pinfold-runner", dir);
-        if (mkdir(leaf, 0755) == 0 || errno == EEXIST) {
-            (void)snprintf(leaf, sizeof leaf, "%s/pinfold-runner/cgroup.procs", dir);
-            if (fd_write_kernel(AT_FDCWD, leaf, self, (size_t)n, NULL) == 0 &&
-                cgroup_enable(dir, NULL) == 0) {
-                return 0;
-            }
+        if (cgroup_step_aside(dir, NULL) == 0 &&
+            cgroup_enable_at(dir, CGROUP_JAIL_ROLES, NULL) == 0) {
+            return 0;
         }
         (void)str_copy(below, size, "/");
     }
-    return cgroup_enable(point, err);
+    return cgroup_enable_at(point, CGROUP_JAIL_ROLES, err);
 }
 
-static bool cgroup_v2_full(const char *point, struct err *err) {
-    char path[512];
+/* Which of the CGROUP_JAIL_ROLES a group of a cgroup2 tree can hand on. */
+static uint32_t cgroup_v2_roles(const char *dir) {
+    char path[900];
     struct buf have;
+    uint32_t roles = 0;
     buf_init(&have, 4096);
-    (void)snprintf(path, sizeof path, "%s/cgroup.controllers", point);
-    bool full = fd_read_file(AT_FDCWD, path, &have, err) == 0 && have.len > 0 &&
-                cgroup_has_word(have.data, "memory", " \n") &&
-                cgroup_has_word(have.data, "pids", " \n") &&
-                cgroup_has_word(have.data, "cpu", " \n");
+    (void)snprintf(path, sizeof path, "%s/cgroup.controllers", dir);
+    if (fd_read_file(AT_FDCWD, path, &have, NULL) == 0 && have.len > 0) {
+        for (size_t i = 0; i < sizeof cgroup_controllers / sizeof cgroup_controllers[0]; i++) {
+            bool has = cgroup_has_word(have.data, cgroup_controllers[i].name, " \n");
+            roles |= has ? cgroup_controllers[i].role : 0;
+        }
+    }
     buf_done(&have);
-    return full;
+    return roles & CGROUP_JAIL_ROLES;
 }
 
 static struct cgroup_tree *cgroup_tree_new(struct cgroup_host *host, const struct cgroup_mount *m,
@@ -231,26 +248,57 @@ int cgroup_tree_dir(const struct cgroup_tree *t, const char *proc_cgroup, char *
     return 0;
 }
 
+/* From the base's parent to the base, and from that to jails. */
+static int cgroup_v2_hand_on(const struct cgroup_tree *t, uint32_t roles, struct err *err) {
+    char upper[512];
+    (void)str_copy(upper, sizeof upper, t->base_path);
+    *strrchr(upper, '/') = '\0';
+    return cgroup_enable_at(upper, roles, err) != 0 ? -1 : cgroup_enable(t->base_fd, roles, err);
+}
+
 static int cgroup_add_v2(struct cgroup_host *host, const struct cgroup_mount *m, const char *own,
                          const char *name, struct err *err) {
     char below[512];
-    bool full = cgroup_v2_full(m->point, err);
+    bool full = cgroup_v2_roles(m->point) == CGROUP_JAIL_ROLES;
     struct cgroup_tree *t = cgroup_tree_new(host, m, full ? CGROUP_ROLES : CGROUP_KILL);
     cgroup_below(m, own, "", below, sizeof below);
     if (full && cgroup_v2_below(m->point, below, sizeof below, err) != 0) {
         return -1;
     }
-    if (cgroup_tree_open(t, below, name, err) != 0) {
+    if (cgroup_tree_open(t, below, name, false, err) != 0) {
         return -1;
     }
     host->count++;
-    if (!full) {
-        return 0;
+    return full ? cgroup_v2_hand_on(t, CGROUP_JAIL_ROLES, err) : 0;
+}
+
+static int cgroup_undelegated(const char *dir, const struct err *why, struct err *err) {
+    return err_set(err, ERR_STATE, why->code,
+                   "the cgroup %s is not delegated to this user alone (%.120s); start the runner "
+                   "with: systemd-run --user --scope -p Delegate=yes pinfold-runner …",
+                   dir, why->text);
+}
+
+/* Without root: our own group must be ours to divide, and nobody else may be in it. */
+static int cgroup_add_rootless(struct cgroup_host *host, const struct cgroup_mount *m,
+                               const char *own, const char *name, struct err *err) {
+    char below[512];
+    char dir[800];
+    struct err why;
+    cgroup_below(m, own, "", below, sizeof below);
+    cgroup_without_leaf(below);
+    (void)snprintf(dir, sizeof dir, "%s%s", m->point, strcmp(below, "/") == 0 ? "" : below);
+    uint32_t roles = cgroup_v2_roles(dir);
+    if (cgroup_step_aside(dir, &why) != 0 || cgroup_enable_at(dir, roles, &why) != 0) {
+        return cgroup_undelegated(dir, &why, err);
     }
-    char upper[512];
-    (void)str_copy(upper, sizeof upper, t->base_path);
-    *strrchr(upper, '/') = '\0';
-    return cgroup_enable(upper, err) != 0 ? -1 : cgroup_enable(t->base_path, err);
+    /* Usage is counted in every group of this tree, whatever controllers it has. */
+    struct cgroup_tree *t = cgroup_tree_new(host, m, roles | CGROUP_KILL | CGROUP_CPUACCT);
+    if (cgroup_tree_open(t, below, name, true, err) != 0) {
+        return -1;
+    }
+    host->count++;
+    return cgroup_v2_hand_on(t, roles, err);
 }
 
 static int cgroup_add_v1(struct cgroup_host *host, const struct cgroup_mount *m, const char *own,
@@ -271,7 +319,7 @@ static int cgroup_add_v1(struct cgroup_host *host, const struct cgroup_mount *m,
     }
     char below[512];
     cgroup_below(m, own, first, below, sizeof below);
-    if (cgroup_tree_open(cgroup_tree_new(host, m, roles), below, name, err) != 0) {
+    if (cgroup_tree_open(cgroup_tree_new(host, m, roles), below, name, false, err) != 0) {
         return -1;
     }
     host->count++;
@@ -294,7 +342,8 @@ static int cgroup_scan(struct cgroup_host *host, const char *name, const char *o
         if (!v2) {
             rc = cgroup_add_v1(host, &m, own, name, err);
         } else if (!have_v2) {
-            rc = cgroup_add_v2(host, &m, own, name, err);
+            rc = host->rootless ? cgroup_add_rootless(host, &m, own, name, err)
+                                : cgroup_add_v2(host, &m, own, name, err);
         }
     }
     buf_done(&text);
@@ -335,7 +384,7 @@ static int cgroup_swap(struct cgroup_host *host, struct err *err) {
                            "memory.kmem.tcp.limit_in_bytes); use cgroup v2");
         }
     }
-    if (swap && !host->swap_limited) {
+    if (swap && !host->swap_limited && !(host->lacks & CGROUP_MEMORY)) {
         return err_set(err, ERR_STATE, 0,
                        "this host has swap and cannot limit it per cgroup; boot with swapaccount=1 "
                        "or turn swap off");
@@ -344,11 +393,14 @@ static int cgroup_swap(struct cgroup_host *host, struct err *err) {
 }
 
 static int cgroup_complete(const struct cgroup_host *host, struct err *err) {
-    uint32_t have = cgroup_have(host);
+    uint32_t have = cgroup_have(host) | host->lacks;
     for (size_t i = 0; i < sizeof cgroup_controllers / sizeof cgroup_controllers[0]; i++) {
         if (!(have & cgroup_controllers[i].role)) {
-            return err_set(err, ERR_STATE, 0, "the cgroup controller %s is missing; %s",
-                           cgroup_controllers[i].name, cgroup_controllers[i].remedy);
+            const struct cgroup_controller *c = &cgroup_controllers[i];
+            return err_set(err, ERR_STATE, 0, "the cgroup controller %s is missing; %s%s%s",
+                           c->name, c->remedy,
+                           host->rootless ? ", or do without that limit: --allow-missing " : "",
+                           host->rootless ? c->limit : "");
         }
     }
     for (size_t i = 0; i < host->count; i++) {
@@ -365,10 +417,10 @@ static int cgroup_complete(const struct cgroup_host *host, struct err *err) {
                    "needed");
 }
 
-int cgroup_host_init(struct cgroup_host *host, const char *name, const char *mount_dir,
-                     struct err *err) {
+/* `mount_dir` may be NULL, for a user who may not mount anything there. */
+static int cgroup_host_find(struct cgroup_host *host, const char *name, const char *mount_dir,
+                            uint32_t may_lack, struct err *err) {
     struct buf own;
-    memset(host, 0, sizeof *host);
     buf_init(&own, 65536);
     int code = cgroup_init();
     int rc = code == 0 ? 0
@@ -382,20 +434,34 @@ int cgroup_host_init(struct cgroup_host *host, const char *name, const char *mou
     if (rc == 0) {
         rc = cgroup_scan(host, name, paths, true, err);
     }
-    if (rc == 0 && host->count == 0) {
+    if (rc == 0 && host->count == 0 && mount_dir != NULL) {
         if (mount("cgroup2", mount_dir, "cgroup2", MS_NOSUID | MS_NODEV | MS_NOEXEC, NULL) == 0) {
             rc = cgroup_scan(host, name, paths, true, err);
         }
     }
-    if (rc == 0 && (cgroup_have(host) & ~(uint32_t)CGROUP_KILL) == 0) {
+    if (rc == 0 && !host->rootless && (cgroup_have(host) & ~(uint32_t)CGROUP_KILL) == 0) {
         rc = cgroup_scan(host, name, paths, false, err);
     }
     buf_done(&own);
+    host->lacks = may_lack & ~cgroup_have(host);
     if (rc != 0 || cgroup_complete(host, err) != 0 || cgroup_swap(host, err) != 0) {
         cgroup_host_done(host);
         return -1;
     }
     return 0;
+}
+
+int cgroup_host_init(struct cgroup_host *host, const char *name, const char *mount_dir,
+                     struct err *err) {
+    memset(host, 0, sizeof *host);
+    return cgroup_host_find(host, name, mount_dir, 0, err);
+}
+
+int cgroup_host_init_rootless(struct cgroup_host *host, const char *name, uint32_t may_lack,
+                              struct err *err) {
+    memset(host, 0, sizeof *host);
+    host->rootless = true;
+    return cgroup_host_find(host, name, NULL, may_lack & CGROUP_JAIL_ROLES, err);
 }
 
 void cgroup_host_done(struct cgroup_host *host) {

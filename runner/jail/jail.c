@@ -211,6 +211,10 @@ static void jail_control(void *arg, uint32_t events) {
     }
 }
 
+uint32_t jail_ids_base(const struct jail_ids *ids, uint32_t n) {
+    return ids->first + (ids->count == SPAWN_IDS_ONE ? 0 : n * ids->count);
+}
+
 uint32_t jail_core_limit(void) {
     struct buf pattern;
     buf_init(&pattern, 4096);
@@ -237,6 +241,7 @@ static int jail_send_setup(struct jail *j, struct err *err) {
         .stack_bytes = j->ceiling.v[LIMIT_STACK_BYTES],
         .bpf_bytes = (uint32_t)bpf,
         .core_bytes = j->host->core_bytes,
+        .one_id = j->id_count == SPAWN_IDS_ONE,
     };
     memcpy(packet + sizeof *msg, j->bpf->insns, bpf);
     return fd_send(j->control, packet, sizeof *msg + bpf, NULL, 0, err);

@@ -56,6 +56,15 @@ struct jail_maker {
 /* The maker of native jails: jail_new() clones process 1. */
 extern const struct jail_maker jail_native;
 
+/* The outside ids of jails: jail number n has those from first + n * count on; with SPAWN_IDS_ONE
+ * all jails have the same one. */
+struct jail_ids {
+    uint32_t first;
+    uint32_t count; /* SPAWN_IDS_… */
+};
+
+uint32_t jail_ids_base(const struct jail_ids *ids, uint32_t n);
+
 /* What all jails of a shard share. Borrowed by every jail; outlives them. */
 struct jail_host {
     struct loop *loop;
@@ -67,6 +76,8 @@ struct jail_host {
     uint64_t serial;                /* names of cgroups: counts up, never reused within a life */
     const struct jail_maker *maker; /* borrowed */
     unsigned building;              /* jails that are being made; kept by the pool */
+    struct jail_ids ids;
+    bool rootless; /* root of a user namespace only: see main/rootless.h */
 };
 
 /* What one jail is made of. */

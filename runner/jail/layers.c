@@ -37,6 +37,14 @@ struct layers *layers_new(const struct layers_config *cfg, struct err *err) {
         free(layers);
         return NULL;
     }
+    if (cfg->rootless) {
+        (void)snprintf(layers->snapshots_missing, sizeof layers->snapshots_missing,
+                       "snapshots need a runner that is root: an overlay keeps what was removed "
+                       "in attributes that only root may write");
+        (void)snprintf(layers->files_missing, sizeof layers->files_missing,
+                       "disk files need a runner that is root: they are loop devices");
+        return layers;
+    }
     layers_job_probe(layers, LAYERS_OP_PROBE_SNAPSHOTS, layers->snapshots_missing);
     if (cfg->disk_dirfd < 0) {
         (void)snprintf(layers->files_missing, sizeof layers->files_missing,

@@ -45,6 +45,7 @@ struct layers_config {
     struct loop *loop;    /* borrowed */
     int disk_dirfd;       /* STATE/disk, for WIRE_DISK_FILE; borrowed; -1 = not to be had */
     uint64_t layer_bytes; /* no more snapshots once layers hold as much; 0 = any */
+    bool rootless;        /* none of it can be done: the kernel keeps it for the host's root */
     /* The process that has all layers mounted, and makes new ones, has ended: from now on every
      * operation fails, and no snapshot can be used. Once; may be NULL. */
     void (*lost)(void *arg);

@@ -153,8 +153,10 @@ static int pool_template(struct pool *p, struct pool_kind *k, struct err *err) {
         return -1;
     }
     struct rootfs fresh = {.mnt_ns = -1};
-    const struct rootfs_config cfg = {
-        .image = k->image, .images_dirfd = p->cfg.images_dirfd, .writable = k->policy->writable};
+    const struct rootfs_config cfg = {.image = k->image,
+                                      .images_dirfd = p->cfg.images_dirfd,
+                                      .writable = k->policy->writable,
+                                      .rootless = p->cfg.host->rootless};
     if (rootfs_build(&cfg, &fresh, err) != 0) {
         return -1;
     }
@@ -223,6 +225,7 @@ static struct pool_kind *pool_kind_of(struct pool *p, const struct jail *jail) {
 }
 
 static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *err) {
+    bool contained = p->cfg.host->maker->contained;
     unsigned slot = 0;
     if (pool_template(p, k, err) != 0 || pool_slot(p, &slot, err) != 0) {
         return NULL;
@@ -236,10 +239,10 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *e
         .writable = k->policy->writable,
         .limits = k->policy->preset,
         .ceiling = k->policy->ceiling,
-        .id_base = p->cfg.host->maker->contained
+        .id_base = contained
                        ? 0 /* the engine's, for all of its containers */
-                       : POOL_ID_FIRST + (p->cfg.shard * POOL_SLOTS_MAX + slot) * POOL_ID_COUNT,
-        .id_count = POOL_ID_COUNT,
+                       : jail_ids_base(&p->cfg.host->ids, p->cfg.shard * POOL_SLOTS_MAX + slot),
+        .id_count = contained ? SPAWN_IDS_ALL : p->cfg.host->ids.count,
         .slot = slot,
     };
     struct jail *jail = jail_new(p->cfg.host, &plan, &pool_events, p, err);

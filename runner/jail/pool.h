@@ -17,8 +17,7 @@
 #include "rootfs.h"
 #include "seccomp_filter.h"
 
-#define POOL_ID_COUNT 65536u      /* ids per slot: 0 … 65535 inside */
-#define POOL_ID_FIRST 0x10000000u /* far above what hosts give to people and services */
+#define POOL_ID_FIRST 0x10000000u /* jail_ids.first: far above what hosts give to people */
 #define POOL_SLOTS_MAX 2048u      /* per shard */
 
 struct pool;

@@ -23,6 +23,7 @@
  *   /run /root   empty (image "host"); no /sys */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "err.h"
@@ -33,6 +34,7 @@ struct rootfs_config {
     const char *image; /* ROOTFS_IMAGE_HOST, or the name of an imported image */
     int images_dirfd;  /* STATE/images, borrowed; not used for "host" (may be -1) */
     uint32_t writable; /* mask of enum wire_writable: what the jail will mount over */
+    bool rootless;     /* no device node can be made: the host's are bound instead */
 };
 
 struct rootfs {
@@ -40,10 +42,11 @@ struct rootfs {
 };
 
 /* Builds the template in a helper process and waits for it (typically some 10 ms, 30 s at most).
- * Needs CAP_SYS_ADMIN and CAP_MKNOD in the first user namespace. The calling process must be
- * single-threaded; its own namespaces, root and working directory stay as they are. Fails closed:
- * on -1 nothing is left behind and `err` names the image and the step ("template of image alpine:
- * step targets: mount target proc is a symbolic link"). ERR_INVALID when the image is at fault. */
+ * Needs CAP_SYS_ADMIN, and CAP_MKNOD in the first user namespace unless `rootless`. The calling
+ * process must be single-threaded; its own namespaces, root and working directory stay as they are.
+ * Fails closed: on -1 nothing is left behind and `err` names the image and the step ("template of
+ * image alpine: step targets: mount target proc is a symbolic link"). ERR_INVALID when the image is
+ * at fault. */
 int rootfs_build(const struct rootfs_config *cfg, struct rootfs *out, struct err *err);
 
 /* Closes the namespace; jails that were copied from it live on. Accepts NULL and -1 in mnt_ns. */

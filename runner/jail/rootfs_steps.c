@@ -224,14 +224,10 @@ static int rootfs_etc_image(struct rootfs_build *b, struct err *err) {
     return hosts < 0 ? -1 : mnt_attach(hosts, target, err);
 }
 
-struct rootfs_node {
-    const char *name;
-    unsigned minor;
-};
-
-/* All of major 1 but tty: they hold no state that one jail could leave to another. */
-static const struct rootfs_node rootfs_nodes[] = {
-    {"null", 3}, {"zero", 5}, {"full", 7}, {"random", 8}, {"urandom", 9},
+/* They hold no state that one jail could leave to another. */
+const struct rootfs_node rootfs_nodes[ROOTFS_NODES] = {
+    {"null", 1, 3},   {"zero", 1, 5},    {"full", 1, 7},
+    {"random", 1, 8}, {"urandom", 1, 9}, {"tty", 5, 0},
 };
 
 struct rootfs_link {
@@ -244,16 +240,18 @@ static const struct rootfs_link rootfs_dev_links[] = {
     {"stdout", "/proc/self/fd/1"}, {"stderr", "/proc/self/fd/2"},
 };
 
-static int rootfs_mknod(int dev, const char *name, unsigned maj, unsigned min, struct err *err) {
-    if (mknodat(dev, name, S_IFCHR | 0666, makedev(maj, min)) != 0) {
-        return err_sys(err, "make device node %s", name);
+/* Rootless: an empty file, the place for rootfs_dev_bind(). */
+static int rootfs_mknod(int dev, const struct rootfs_node *n, bool rootless, struct err *err) {
+    mode_t type = rootless ? S_IFREG : S_IFCHR;
+    if (mknodat(dev, n->name, type | 0666, rootless ? 0 : makedev(n->maj, n->min)) != 0) {
+        return err_sys(err, "make device node %s", n->name);
     }
     return 0;
 }
 
-static int rootfs_dev_fill(int dev, struct err *err) {
-    for (size_t i = 0; i < sizeof rootfs_nodes / sizeof rootfs_nodes[0]; i++) {
-        if (rootfs_mknod(dev, rootfs_nodes[i].name, 1, rootfs_nodes[i].minor, err) != 0) {
+static int rootfs_dev_fill(int dev, bool rootless, struct err *err) {
+    for (size_t i = 0; i < ROOTFS_NODES; i++) {
+        if (rootfs_mknod(dev, &rootfs_nodes[i], rootless, err) != 0) {
             return -1;
         }
     }
@@ -262,23 +260,48 @@ static int rootfs_dev_fill(int dev, struct err *err) {
             return -1;
         }
     }
-    if (rootfs_mknod(dev, "tty", 5, 0, err) != 0 || rootfs_mkdir(dev, "pts", 0755, err) != 0) {
+    return rootfs_mkdir(dev, "pts", 0755, err) != 0 ? -1 : rootfs_mkdir(dev, "shm", 01777, err);
+}
+
+/* The host's own node, proved to be the device that its name says, where everybody may use it. What
+ * is bound is that one file, and for a device a read-only mount means only that the node itself
+ * (its mode, its times) cannot be changed. */
+static int rootfs_dev_bind(struct rootfs_build *b, const struct rootfs_node *n, struct err *err) {
+    char name[32];
+    struct stat st;
+    (void)snprintf(name, sizeof name, "dev/%s", n->name);
+    fd_cleanup int node = mnt_clone(b->host, name, false, ROOTFS_ATTR_DEV | MOUNT_ATTR_RDONLY, err);
+    if (node < 0) {
         return -1;
     }
-    return rootfs_mkdir(dev, "shm", 01777, err);
+    if (fstat(node, &st) != 0 || !S_ISCHR(st.st_mode) || st.st_rdev != makedev(n->maj, n->min) ||
+        (st.st_mode & 0666) != 0666) {
+        return err_set(err, ERR_STATE, 0, "/%s is not the device %u:%u with mode 0666", name,
+                       n->maj, n->min);
+    }
+    fd_cleanup int target = mnt_open_target(b->root, name, S_IFREG, err);
+    return target < 0 ? -1 : mnt_attach(node, target, err);
 }
 
 /* Device nodes work because this tmpfs belongs to the first user namespace; in one that a jail
- * mounts itself the kernel ignores them. */
+ * mounts itself, and in one that a rootless runner mounts, the kernel ignores them. */
 static int rootfs_dev(struct rootfs_build *b, struct err *err) {
     static const struct mnt_option options[] = ROOTFS_TMPFS("64k", "64");
     if (mnt_fs_new("tmpfs", options, ROOTFS_ATTR_DEV, &b->dev, err) != 0 ||
-        rootfs_dev_fill(b->dev.mount, err) != 0 ||
+        rootfs_dev_fill(b->dev.mount, b->cfg->rootless, err) != 0 ||
         mnt_fs_seal(&b->dev, ROOTFS_ATTR_DEV, err) != 0) {
         return -1;
     }
     fd_cleanup int target = mnt_open_target(b->root, "dev", S_IFDIR, err);
-    return target < 0 ? -1 : mnt_attach(b->dev.mount, target, err);
+    if (target < 0 || mnt_attach(b->dev.mount, target, err) != 0) {
+        return -1;
+    }
+    for (size_t i = 0; b->cfg->rootless && i < ROOTFS_NODES; i++) {
+        if (rootfs_dev_bind(b, &rootfs_nodes[i], err) != 0) {
+            return -1;
+        }
+    }
+    return 0;
 }
 
 /* Writable on purpose: the kernel lets a jail mount a procfs only with flags at least as strict as

@@ -29,6 +29,15 @@ struct rootfs_step {
 extern const struct rootfs_step rootfs_steps[];
 extern const size_t rootfs_step_count;
 
+/* The device nodes of a template. */
+struct rootfs_node {
+    const char *name;
+    unsigned maj, min;
+};
+
+#define ROOTFS_NODES 6
+extern const struct rootfs_node rootfs_nodes[ROOTFS_NODES];
+
 /* What a merged /usr makes links in / and an older layout directories. Ends with NULL. */
 extern const char *const rootfs_usr_names[];
 

@@ -34,6 +34,7 @@ struct session_config {
     const struct limits *host_max;            /* what the host itself can give; lowers ceilings */
     const struct wire_capability *capability; /* what the start-up probes found */
     uint32_t capabilities;
+    uint32_t unenforced; /* mask of 1 << enum limit_id */
     uint32_t shard, slots, sandboxes;
     enum backend backend; /* what its jails are made of */
     /* The connection is over; `why` is "" when the server closed it. The session is freed by itself

@@ -47,6 +47,7 @@ static int session_hello_policy(struct session *s, const struct policy *p, struc
     msg->max_steps = p->max_steps;
     msg->backends = (uint16_t)p->backends;
     msg->backend = (uint16_t)p->backend;
+    msg->unenforced = s->cfg->unenforced;
     msg->text_size = (uint32_t)p->text_size;
     memcpy(msg + 1, p->text, p->text_size);
     session_send(s, msg, size);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/capability.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <signal.h>
@@ -21,12 +22,23 @@
 #include "rawcall.h"
 
 #define SPAWN_INIT_MAX (16u * 1024 * 1024)
+#define SPAWN_TRIES 1000
 
-enum spawn_step { SPAWN_WAIT, SPAWN_GIDS, SPAWN_UIDS, SPAWN_GROUPS, SPAWN_CONTROL, SPAWN_EXEC };
+enum spawn_step {
+    SPAWN_WAIT,
+    SPAWN_GIDS,
+    SPAWN_UIDS,
+    SPAWN_GROUPS,
+    SPAWN_KEEP,
+    SPAWN_CONTROL,
+    SPAWN_EXEC
+};
 
 static const char *const spawn_step_names[] = {
-    [SPAWN_WAIT] = "id maps",  [SPAWN_GIDS] = "group ids",         [SPAWN_UIDS] = "user ids",
-    [SPAWN_GROUPS] = "groups", [SPAWN_CONTROL] = "control socket", [SPAWN_EXEC] = "execute init",
+    [SPAWN_WAIT] = "id maps",      [SPAWN_GIDS] = "group ids",
+    [SPAWN_UIDS] = "user ids",     [SPAWN_GROUPS] = "groups",
+    [SPAWN_KEEP] = "capabilities", [SPAWN_CONTROL] = "control socket",
+    [SPAWN_EXEC] = "execute init",
 };
 
 /* Runs in the child, on its own stack, in the runner's memory. No libc call: errno, stdio and
@@ -37,6 +49,31 @@ static void spawn_step(struct spawn *s, enum spawn_step step, long result) {
         __atomic_store_n(&s->fail_code, (int32_t)-result, __ATOMIC_RELEASE);
         for (;;) {
             rawcall(SYS_exit, 1, 0, 0, 0, 0);
+        }
+    }
+}
+
+/* The ids that process 1 begins with: user 0 of the new namespace, before exec, or exec would take
+ * the capabilities away. Where there is no user 0 they are handed over as ambient ones; process 1
+ * gives them up where it seals itself, like those that user 0 has. With one id there is nothing to
+ * change, and an unprivileged user may not even leave groups: rootless.h sees to them. */
+static void spawn_ids(struct spawn *s) {
+    if (s->ids != SPAWN_IDS_ONE) {
+        spawn_step(s, SPAWN_GROUPS, rawcall(SYS_setgroups, 0, 0, 0, 0, 0));
+        spawn_step(s, SPAWN_GIDS, rawcall(SYS_setresgid, 0, 0, 0, 0, 0));
+        spawn_step(s, SPAWN_UIDS, rawcall(SYS_setresuid, 0, 0, 0, 0, 0));
+        return;
+    }
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    struct __user_cap_data_struct data[2] = {{0}, {0}};
+    spawn_step(s, SPAWN_KEEP, rawcall(SYS_capget, (long)&head, (long)data, 0, 0, 0));
+    data[0].inheritable = data[0].permitted;
+    data[1].inheritable = data[1].permitted;
+    spawn_step(s, SPAWN_KEEP, rawcall(SYS_capset, (long)&head, (long)data, 0, 0, 0));
+    for (int cap = 0; cap < 64; cap++) {
+        if (data[cap / 32].permitted & (1u << (cap % 32))) {
+            spawn_step(s, SPAWN_KEEP,
+                       rawcall(SYS_prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0));
         }
     }
 }
@@ -54,10 +91,7 @@ static int spawn_child(void *arg) {
         spawn_step(s, SPAWN_WAIT, rc == -ETIMEDOUT ? rc : 0);
     }
     spawn_step(s, SPAWN_WAIT, go == 1 ? 0 : -ECANCELED);
-    /* User 0 of the new namespace before exec, or exec would take the capabilities away. */
-    spawn_step(s, SPAWN_GROUPS, rawcall(SYS_setgroups, 0, 0, 0, 0, 0));
-    spawn_step(s, SPAWN_GIDS, rawcall(SYS_setresgid, 0, 0, 0, 0, 0));
-    spawn_step(s, SPAWN_UIDS, rawcall(SYS_setresuid, 0, 0, 0, 0, 0));
+    spawn_ids(s);
     if (s->control_fd != INITMSG_FD) {
         spawn_step(s, SPAWN_CONTROL, rawcall(SYS_dup3, s->control_fd, INITMSG_FD, 0, 0, 0));
     } else {
@@ -71,10 +105,37 @@ static int spawn_child(void *arg) {
 
 static int spawn_map(pid_t pid, const char *file, const struct spawn_config *cfg, struct err *err) {
     char path[64];
-    char text[64];
+    char text[128];
+    uint32_t base = cfg->id_base;
+    int n;
     (void)snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
-    int n = snprintf(text, sizeof text, "0 %u %u\n", cfg->id_base, cfg->id_count);
-    return fd_write_kernel(AT_FDCWD, path, text, (size_t)n, err);
+    if (cfg->id_count == SPAWN_IDS_ONE) {
+        n = snprintf(text, sizeof text, "%u %u 1\n", INITMSG_UID_USER, base);
+    } else if (cfg->id_count == SPAWN_IDS_FEW) {
+        n = snprintf(text, sizeof text, "0 %u 3\n%u %u 1\n65534 %u 1\n", base, INITMSG_UID_USER,
+                     base + 3, base + 4);
+    } else {
+        n = snprintf(text, sizeof text, "0 %u %u\n", base, cfg->id_count);
+    }
+    struct err why;
+    for (int i = 0; i < SPAWN_TRIES; i++) {
+        /* A child that becomes another user makes the memory that it shares with us undumpable, and
+         * then the files of both in /proc belong to the host's root. Only one that has not executed
+         * yet can come in between again. */
+        if (cfg->id_count != SPAWN_IDS_ALL) {
+            (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
+        }
+        if (fd_write_kernel(AT_FDCWD, path, text, (size_t)n, &why) == 0) {
+            return 0;
+        }
+        if (why.code != EACCES || cfg->id_count == SPAWN_IDS_ALL) {
+            break;
+        }
+    }
+    if (err != NULL) {
+        *err = why;
+    }
+    return -1;
 }
 
 static pid_t spawn_clone(struct spawn *s, const struct spawn_config *cfg, int *pidfd,
@@ -100,6 +161,7 @@ int spawn_init(struct spawn *s, const struct spawn_config *cfg, pid_t *pid, int 
     s->fail_code = 0;
     s->fail_step = SPAWN_WAIT;
     s->go = 0;
+    s->ids = cfg->id_count;
     int fd = -1;
     pid_t child = spawn_clone(s, cfg, &fd, err);
     if (child < 0) {

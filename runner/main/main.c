@@ -25,6 +25,8 @@
 #include "log.h"
 #include "opt.h"
 #include "policy.h"
+#include "pool.h"
+#include "rootless.h"
 #include "selftest.h"
 #include "str.h"
 #include "supervise.h"
@@ -37,7 +39,8 @@
 struct main_options {
     const char *state, *policies, *server_user, *init;
     uint64_t shards, slots, sandboxes, warm, layer_bytes, keep_ms;
-    bool keep_dynmods, check;
+    const char *allow_missing;
+    bool keep_dynmods, check, rootless;
 };
 
 struct runner {
@@ -48,16 +51,47 @@ struct runner {
     struct seccomp_program programs[2];
     struct supervise_config supervise;
     struct selftest_result *capabilities; /* shared with the process that probes */
+    struct selftest_allowed allowed;
+    struct rootless rootless;
     char cgroup_name[CGROUP_NAME_MAX];
     char mount_dir[4200];
 };
 
 static const char main_about[] =
-    "Builds, drives and destroys jails for pinfold-server. Runs as root. At start it proves in a "
-    "jail\n"
-    "that every limit and wall holds on this host, and refuses to start otherwise.";
+    "Builds, drives and destroys jails for pinfold-server. Runs as root, or with --rootless as a "
+    "user\n"
+    "with a delegated cgroup. At start it proves in a jail that every limit and wall holds on "
+    "this\n"
+    "host, and refuses to start otherwise.\n\n"
+    "Rootless: the server must run as the same user; there are no snapshots and no disk files. "
+    "The\n"
+    "limits need a cgroup2 group with the controllers cpu, memory and pids that this user may "
+    "divide:\n"
+    "  systemd-run --user --scope -p Delegate=yes pinfold-runner --rootless --state DIR";
+
+/* Without root there is nobody else that the server could be: the ids of others have no name in our
+ * user namespace, and our own is 0 there. */
+static int main_own_user(struct runner *r, struct err *err) {
+    const struct passwd *pw =
+        r->opt.server_user != NULL ? getpwnam(r->opt.server_user) : getpwuid(geteuid());
+    if (r->opt.server_user != NULL && (pw == NULL || pw->pw_uid != geteuid())) {
+        return err_set(err, ERR_INVALID, 0,
+                       "a rootless runner serves a server of its own user only: leave out "
+                       "--server-user %s",
+                       r->opt.server_user);
+    }
+    r->supervise.shard.server_uid = 0;
+    r->supervise.shard.server_gid = 0;
+    return 0;
+}
 
 static int main_user(struct runner *r, struct err *err) {
+    if (r->opt.rootless) {
+        return main_own_user(r, err);
+    }
+    if (r->opt.server_user == NULL) {
+        r->opt.server_user = "pinfold";
+    }
     const struct passwd *pw = getpwnam(r->opt.server_user);
     if (pw == NULL) {
         return err_set(err, ERR_INVALID, 0,
@@ -133,6 +167,25 @@ static int main_state(struct runner *r, struct err *err) {
     return 0;
 }
 
+static int main_rootless(struct runner *r, struct err *err) {
+    struct shard_config *s = &r->supervise.shard;
+    s->ids = (struct jail_ids){POOL_ID_FIRST, SPAWN_IDS_ALL};
+    if (!r->opt.rootless) {
+        return r->opt.allow_missing == NULL
+                   ? 0
+                   : err_set(err, ERR_INVALID, 0, "--allow-missing goes with --rootless only");
+    }
+    if (selftest_allow(r->opt.allow_missing, &r->allowed, err) != 0 ||
+        rootless_enter(&r->rootless, (uint32_t)r->opt.shards * POOL_SLOTS_MAX * SPAWN_IDS_FEW,
+                       err) != 0) {
+        return -1;
+    }
+    s->rootless = &r->rootless;
+    s->ids = r->rootless.ids;
+    s->may_lack = r->allowed.roles;
+    return 0;
+}
+
 /* From here on no mount of ours shows outside, and none of the host's events reach us. Directories
  * of which mounts are made (images) must be opened after this: the kernel copies mounts of the own
  * namespace only. */
@@ -195,6 +248,9 @@ static int main_selftest(struct runner *r, struct cgroup_host *cgroups, struct e
             .home_ns = r->supervise.shard.home_ns,
             .policy = policy_find(&r->policies, "default"),
             .bpf = &r->programs[POLICY_SYSCALLS_DEFAULT],
+            .ids = r->supervise.shard.ids,
+            .rootless = r->opt.rootless,
+            .allowed = r->allowed,
         };
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
         _exit(selftest_run(&cfg, &shared->result, &shared->err) == 0 ? 0 : 1);
@@ -226,7 +282,8 @@ static int main_prove(struct runner *r, struct err *err) {
     struct cgroup_host cgroups;
     char name[CGROUP_NAME_MAX * 2];
     (void)snprintf(name, sizeof name, "%s/probe", r->cgroup_name);
-    if (cgroup_host_init(&cgroups, name, r->mount_dir, err) != 0) {
+    r->supervise.shard.mount_dir = r->mount_dir;
+    if (shard_cgroups(&r->supervise.shard, name, &cgroups, err) != 0) {
         return -1;
     }
     main_bases(r, &cgroups);
@@ -239,10 +296,10 @@ static int main_prove(struct runner *r, struct err *err) {
             return -1;
         }
     }
-    if (cgroup_host_init(&cgroups, name, r->mount_dir, err) != 0) {
+    if (shard_cgroups(&r->supervise.shard, name, &cgroups, err) != 0) {
         return -1;
     }
-    if (!r->opt.keep_dynmods && cgroup_favor_dynmods(&cgroups) == 1) {
+    if (!r->opt.keep_dynmods && !r->opt.rootless && cgroup_favor_dynmods(&cgroups) == 1) {
         struct log_line l;
         log_begin(&l, &r->log, LOG_INFO, "cgroup.favordynmods");
         log_str(&l, "why", "moving a process into a cgroup stays fast on an idle host");
@@ -256,6 +313,33 @@ static int main_prove(struct runner *r, struct err *err) {
     return rc;
 }
 
+/* Said at every start, so that nobody can say that it was not. */
+static void main_tell(struct runner *r) {
+    struct log_line l;
+    char list[128] = "";
+    if (!r->opt.rootless) {
+        return;
+    }
+    for (uint32_t i = 0; i < r->capabilities->count; i++) {
+        const struct wire_capability *c = &r->capabilities->item[i];
+        size_t at = strlen(list);
+        if (c->status == WIRE_CAP_GIVEN_UP) {
+            (void)snprintf(list + at, sizeof list - at, "%s%s", at > 0 ? "," : "", c->name);
+        }
+    }
+    log_begin(&l, &r->log, *list ? LOG_WARN : LOG_INFO, "rootless");
+    log_u64(&l, "uid", r->rootless.uid);
+    if (r->rootless.sub != 0) {
+        log_u64(&l, "sub_ids_from", r->rootless.sub);
+        log_u64(&l, "sub_ids", r->rootless.count);
+    } else {
+        log_str(&l, "one_id", r->rootless.why);
+    }
+    log_str(&l, "not_enforced", *list ? list : "nothing");
+    log_str(&l, "without", "snapshots,disk_file");
+    log_end(&l);
+}
+
 static void main_print(const struct selftest_result *result) {
     for (uint32_t i = 0; i < result->count; i++) {
         const struct wire_capability *c = &result->item[i];
@@ -266,15 +350,16 @@ static void main_print(const struct selftest_result *result) {
 }
 
 static int main_start(struct runner *r, struct err *err) {
-    if (geteuid() != 0) {
+    if (geteuid() != 0 && !r->opt.rootless) {
         return err_set(err, ERR_STATE, 0,
-                       "pinfold-runner makes namespaces and cgroups: run it as "
-                       "root");
+                       "pinfold-runner makes namespaces and cgroups: run it as root, or with "
+                       "--rootless");
     }
     /* Policies and init may be given relative to the directory we are called in; STATE is entered
      * afterwards. */
     if (main_user(r, err) != 0 || policy_set_load(r->opt.policies, &r->policies, err) != 0 ||
-        main_init_program(r, err) != 0 || main_namespace(r, err) != 0 || main_state(r, err) != 0 ||
+        main_init_program(r, err) != 0 || main_rootless(r, err) != 0 ||
+        main_namespace(r, err) != 0 || main_state(r, err) != 0 ||
         leftovers_sweep(BACKEND_NATIVE, &r->log, err) != 0 || main_programs(r, err) != 0) {
         return -1;
     }
@@ -293,7 +378,6 @@ static int main_serve(struct runner *r) {
     s->shard.warm = (unsigned)r->opt.warm;
     s->shard.disk_dir = r->disk_dir;
     s->shard.images_dir = r->images_dir;
-    s->shard.mount_dir = r->mount_dir;
     s->shard.policies = &r->policies;
     s->shard.capabilities = r->capabilities;
     s->shard.programs[0] = r->programs[0];
@@ -321,7 +405,6 @@ int main(int argc, char **argv) {
     memset(&r, 0, sizeof r);
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     r.opt = (struct main_options){.policies = "/etc/pinfold/policies",
-                                  .server_user = "pinfold",
                                   .shards = cpus > 4   ? 4
                                             : cpus > 0 ? (uint64_t)cpus
                                                        : 1,
@@ -351,6 +434,11 @@ int main(int argc, char **argv) {
         {"no-favordynmods", 0, NULL, OPT_FLAG, &r.opt.keep_dynmods, 0, 0,
          "leave the host's cgroup2 option favordynmods alone (the first run after a pause may then "
          "wait 10-20 ms)"},
+        {"rootless", 0, NULL, OPT_FLAG, &r.opt.rootless, 0, 0,
+         "run without root, in a user namespace and a delegated cgroup"},
+        {"allow-missing", 0, "NAMES", OPT_STRING, &r.opt.allow_missing, 0, 0,
+         "with --rootless, start although these cannot be enforced: mem_bytes, pids, cpus_milli, "
+         "separate_ids"},
         {"check", 0, NULL, OPT_FLAG, &r.opt.check, 0, 0,
          "prove the limits, print the results and exit"},
         {0},
@@ -378,5 +466,6 @@ int main(int argc, char **argv) {
         (void)fprintf(stderr, "pinfold-runner: %s\n", err.text);
         return 1;
     }
+    main_tell(&r);
     return r.opt.check ? 0 : main_serve(&r);
 }

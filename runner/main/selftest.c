@@ -17,7 +17,8 @@
 #define SELFTEST_ARCH_CAUSE CAUSE_EXIT
 #endif
 #define SELFTEST_JAIL_NS (20 * CLOCK_NS_PER_S)
-#define SELFTEST_ID_BASE (POOL_ID_FIRST - POOL_ID_COUNT) /* below every shard's slots */
+
+#define SELFTEST_IDS 0x80000000u /* beside enum cgroup_role: ids of its own */
 
 /* One row of the proof. */
 struct selftest_check {
@@ -38,12 +39,12 @@ static const struct selftest_check selftest_checks[] = {
      "mount or delegate the cpuacct (v2: cpu) controller"},
     {"cpus_milli", INITMSG_PROBE_SPIN, CAUSE_WALL_TIME, "cgroup v1 cpu.cfs_quota_us",
      "cgroup v2 cpu.max", "two spinning processes together stayed within a tenth of a processor",
-     "a kernel with CONFIG_CFS_BANDWIDTH is needed"},
+     "a kernel with CONFIG_CFS_BANDWIDTH is needed (rootless: delegate cpu)"},
     {"mem_bytes", INITMSG_PROBE_MEMORY, CAUSE_MEMORY,
      "cgroup v1 memory.limit_in_bytes and memsw, without swap",
      "cgroup v2 memory.max, memory.swap.max = 0",
      "a process that took more was killed by its cgroup",
-     "boot with cgroup_enable=memory swapaccount=1"},
+     "boot with cgroup_enable=memory swapaccount=1 (rootless: delegate memory)"},
     {"pids", INITMSG_PROBE_PIDS, CAUSE_EXIT, "cgroup v1 pids.max", "cgroup v2 pids.max",
      "fork met EAGAIN at the limit", "mount or delegate the pids controller"},
     {"disk_bytes", INITMSG_PROBE_DISK, CAUSE_EXIT, "size of the jail's one tmpfs",
@@ -79,7 +80,47 @@ static const struct selftest_check selftest_checks[] = {
      "mount namespace made from a read-only template",
      "writing outside the writable places failed; nothing of the host's files but /usr was there",
      "a kernel with user and mount namespaces is needed"},
+    {"separate_ids", INITMSG_PROBE_APART, CAUSE_EXIT, "user ids that no command has",
+     "user ids that no command has", "a command could not change how process 1 is scheduled",
+     "give this user 100000 ids in /etc/subuid and /etc/subgid and install the package uidmap"},
 };
+
+/* Limits and walls that may be given up, with what they stand on. */
+static const struct {
+    const char *name;
+    uint32_t role;
+} selftest_optional[] = {{"mem_bytes", CGROUP_MEMORY},
+                         {"pids", CGROUP_PIDS},
+                         {"cpus_milli", CGROUP_CPU},
+                         {"separate_ids", SELFTEST_IDS}};
+
+static uint32_t selftest_role(const char *name, size_t len) {
+    for (size_t i = 0; i < sizeof selftest_optional / sizeof selftest_optional[0]; i++) {
+        if (strlen(selftest_optional[i].name) == len &&
+            strncmp(selftest_optional[i].name, name, len) == 0) {
+            return selftest_optional[i].role;
+        }
+    }
+    return 0;
+}
+
+int selftest_allow(const char *list, struct selftest_allowed *out, struct err *err) {
+    struct selftest_allowed a = {0};
+    while (list != NULL && *list != '\0') {
+        size_t len = strcspn(list, ",");
+        uint32_t role = selftest_role(list, len);
+        if (role == 0) {
+            return err_set(err, ERR_INVALID, 0,
+                           "--allow-missing takes mem_bytes, pids, cpus_milli and separate_ids, "
+                           "with commas between them; nothing else is ever given up");
+        }
+        a.separate_ids |= role == SELFTEST_IDS;
+        a.roles |= role & CGROUP_JAIL_ROLES;
+        list += len + (list[len] == ',');
+    }
+    *out = a;
+    return 0;
+}
 
 struct selftest {
     struct loop *loop;
@@ -171,6 +212,8 @@ static int selftest_jail(const struct selftest_config *cfg, const struct rootfs 
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     struct jail_host host = {.loop = t.loop,
                              .cgroups = cfg->cgroups,
+                             .ids = cfg->ids,
+                             .rootless = cfg->rootless,
                              .init_fd = cfg->init_fd,
                              .home_ns = cfg->home_ns,
                              .core_bytes = jail_core_limit(),
@@ -184,8 +227,8 @@ static int selftest_jail(const struct selftest_config *cfg, const struct rootfs 
         .writable = cfg->policy->writable,
         .limits = selftest_limits(c, cfg->policy),
         .ceiling = selftest_limits(c, cfg->policy),
-        .id_base = native ? SELFTEST_ID_BASE : 0,
-        .id_count = POOL_ID_COUNT,
+        .id_base = native ? cfg->ids.first : 0, /* no shard has begun */
+        .id_count = native ? cfg->ids.count : SPAWN_IDS_ALL,
     };
     struct jail *jail = jail_new(&host, &plan, &selftest_events, &t, err);
     int rc = jail == NULL ? -1 : selftest_wait(&t, &t.ready, err);
@@ -262,35 +305,72 @@ static void selftest_note(struct wire_capability *item, const struct selftest_ch
     }
 }
 
+static bool selftest_may_lack(const struct selftest_config *cfg, uint32_t role) {
+    return role == SELFTEST_IDS ? cfg->allowed.separate_ids : (cfg->allowed.roles & role) != 0;
+}
+
+/* One row. -1 = it does not hold and was not given up, or, with *fatal, nothing can be tried. */
+static int selftest_row(const struct selftest_config *cfg, const struct rootfs *root,
+                        const struct selftest_check *check, struct wire_capability *item,
+                        bool *fatal, struct err *err) {
+    struct selftest_check row = *check;
+    const struct selftest_check *c = &row;
+    const char *how = cfg->maker != NULL ? selftest_contained(row.name) : NULL;
+    row.how_v1 = how != NULL ? how : row.how_v1;
+    row.how_v2 = how != NULL ? how : row.how_v2;
+    bool v2 =
+        cfg->rootless || (cfg->cgroups->count > 0 && cfg->cgroups->tree[0].roles == CGROUP_ROLES);
+    uint32_t role = selftest_role(c->name, strlen(c->name));
+    struct wire_end end;
+    struct err why;
+    char text[256] = "its cgroup controller is missing";
+    bool ok = false;
+    if (!(cfg->cgroups->lacks & role)) { /* a bomb that nothing would stop is not tried */
+        if (selftest_jail(cfg, root, c, &end, &why) != 0) {
+            selftest_note(item, c, v2, why.text);
+            *fatal = true; /* what could not be made proves nothing, this time or the next */
+            return err_set(err, ERR_STATE, 0, "no jail can be made on this host: %.300s", why.text);
+        }
+        ok = selftest_holds(c, &end, text, sizeof text);
+    }
+    selftest_note(item, c, v2, ok ? NULL : text);
+    if (ok) {
+        return 0;
+    }
+    if (cfg->maker != NULL && role == SELFTEST_IDS) {
+        item->required = 0; /* a container has one user */
+        (void)str_copy(item->remedy, sizeof item->remedy, "use the back end native");
+        return 0;
+    }
+    if (selftest_may_lack(cfg, role)) {
+        item->required = 0;
+        item->status = WIRE_CAP_GIVEN_UP;
+        return 0;
+    }
+    const char *flag = cfg->rootless && role != 0 ? ", or accept it: --allow-missing " : "";
+    return err_set(err, ERR_STATE, 0, "%s cannot be enforced on this host: %s; %s%s%s", c->name,
+                   text, c->remedy, flag, *flag ? c->name : "");
+}
+
 int selftest_run(const struct selftest_config *cfg, struct selftest_result *out, struct err *err) {
     struct rootfs root = {.mnt_ns = -1};
-    const struct rootfs_config image = {
-        .image = ROOTFS_IMAGE_HOST, .images_dirfd = -1, .writable = cfg->policy->writable};
-    bool v2 = cfg->cgroups->count > 0 && cfg->cgroups->tree[0].roles == CGROUP_ROLES;
+    const struct rootfs_config image = {.image = ROOTFS_IMAGE_HOST,
+                                        .images_dirfd = -1,
+                                        .writable = cfg->policy->writable,
+                                        .rootless = cfg->rootless};
+    bool fatal = false;
     int rc = 0;
     out->count = 0;
     if (cfg->maker == NULL && rootfs_build(&image, &root, err) != 0) {
         return -1;
     }
-    for (size_t i = 0; i < sizeof selftest_checks / sizeof selftest_checks[0]; i++) {
-        struct selftest_check row = selftest_checks[i];
-        const struct selftest_check *c = &row;
-        const char *how = cfg->maker != NULL ? selftest_contained(row.name) : NULL;
-        row.how_v1 = how != NULL ? how : row.how_v1;
-        row.how_v2 = how != NULL ? how : row.how_v2;
-        struct wire_end end;
+    for (size_t i = 0; i < sizeof selftest_checks / sizeof selftest_checks[0] && !fatal; i++) {
         struct err why;
-        char text[256] = "";
-        if (selftest_jail(cfg, &root, c, &end, &why) != 0) {
-            selftest_note(&out->item[out->count++], c, v2, why.text);
-            rc = err_set(err, ERR_STATE, 0, "no jail can be made on this host: %.300s", why.text);
-            break; /* what could not be made proves nothing, this time or the next */
-        }
-        bool ok = selftest_holds(c, &end, text, sizeof text);
-        selftest_note(&out->item[out->count++], c, v2, ok ? NULL : text);
-        if (!ok && rc == 0) {
-            rc = err_set(err, ERR_STATE, 0, "%s cannot be enforced on this host: %s; %s", c->name,
-                         text, c->remedy);
+        if (selftest_row(cfg, &root, &selftest_checks[i], &out->item[out->count++], &fatal, &why) !=
+                0 &&
+            (rc == 0 || fatal)) {
+            *err = why;
+            rc = -1;
         }
     }
     rootfs_done(&root);

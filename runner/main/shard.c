@@ -218,8 +218,24 @@ static void shard_capability(struct shard *s, const char *name, const char *how,
     (void)snprintf(c->remedy, sizeof c->remedy, "%s", missing == NULL ? "" : missing);
 }
 
+/* Not a limit, but what everybody must be told who asks. */
+static void shard_rootless(struct shard *s) {
+    const struct rootless *r = s->cfg->rootless;
+    char how[128];
+    if (r == NULL) {
+        return;
+    }
+    if (r->sub != 0) {
+        (void)snprintf(how, sizeof how, "the runner is user %u with %u subordinate ids from %u on",
+                       (unsigned)r->uid, r->count, r->sub);
+    } else {
+        (void)snprintf(how, sizeof how, "the runner and all jails are user %u", (unsigned)r->uid);
+    }
+    shard_capability(s, "rootless", how, "the runner has no power over the host", NULL);
+}
+
 static void shard_capabilities(struct shard *s) {
-    _Static_assert(SELFTEST_MAX >= 20, "room for two more");
+    _Static_assert(SELFTEST_MAX >= 20, "room for three more");
     s->capabilities = *s->cfg->capabilities;
     shard_capability(s, "snapshots", "overlay over layers, seen through id-mapped mounts",
                      "a jail with other ids found the file of a snapshot as its own",
@@ -227,6 +243,20 @@ static void shard_capabilities(struct shard *s) {
     shard_capability(s, "disk_file", "ext4 in a file on a loop device, id-mapped",
                      "a file system was made in a file, and mounted",
                      layers_files_missing(s->layers));
+    shard_rootless(s);
+}
+
+/* The limits among what the operator gave up: nobody may ask for one of them. */
+static uint32_t shard_unenforced(const struct shard *s) {
+    uint32_t mask = 0;
+    for (uint32_t i = 0; i < s->capabilities.count; i++) {
+        const struct wire_capability *c = &s->capabilities.item[i];
+        for (int id = 0; id < LIMIT_COUNT && c->status == WIRE_CAP_GIVEN_UP; id++) {
+            bool same = strcmp(limit_info((enum limit_id)id)->name, c->name) == 0;
+            mask |= same ? 1u << id : 0;
+        }
+    }
+    return mask;
 }
 
 static void shard_session_config(struct shard *s) {
@@ -240,6 +270,7 @@ static void shard_session_config(struct shard *s) {
         .host_max = &s->host_max,
         .capability = s->capabilities.item,
         .capabilities = s->capabilities.count,
+        .unenforced = shard_unenforced(s),
         .shard = s->cfg->index,
         .slots = s->cfg->slots,
         .sandboxes = s->cfg->sandboxes,
@@ -261,19 +292,26 @@ static void shard_lost(void *arg) {
     loop_stop(s->loop); /* the supervisor starts another shard */
 }
 
+int shard_cgroups(const struct shard_config *cfg, const char *name, struct cgroup_host *host,
+                  struct err *err) {
+    return cfg->rootless != NULL ? cgroup_host_init_rootless(host, name, cfg->may_lack, err)
+                                 : cgroup_host_init(host, name, cfg->mount_dir, err);
+}
+
 static int shard_start(struct shard *s, struct err *err) {
     const struct shard_config *cfg = s->cfg;
     shard_host_limits(s);
     s->loop = loop_new(err);
     if (s->loop == NULL || shard_signals(s, err) != 0 ||
-        cgroup_host_init(&s->cgroups, cfg->cgroup_name, cfg->mount_dir, err) != 0) {
+        shard_cgroups(cfg, cfg->cgroup_name, &s->cgroups, err) != 0) {
         return -1;
     }
     const struct layers_config layers = {.loop = s->loop,
                                          .layer_bytes = cfg->layer_bytes,
                                          .disk_dirfd = cfg->disk_dir,
                                          .lost = shard_lost,
-                                         .arg = s};
+                                         .arg = s,
+                                         .rootless = cfg->rootless != NULL};
     s->layers = layers_new(&layers, err);
     if (s->layers == NULL) {
         return -1;
@@ -281,6 +319,8 @@ static int shard_start(struct shard *s, struct err *err) {
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     s->host = (struct jail_host){.loop = s->loop,
                                  .cgroups = &s->cgroups,
+                                 .ids = cfg->ids,
+                                 .rootless = cfg->rootless != NULL,
                                  .init_fd = cfg->init_fd,
                                  .home_ns = cfg->home_ns,
                                  .core_bytes = jail_core_limit(),

@@ -8,6 +8,7 @@
 #include "jail.h"
 #include "log.h"
 #include "policy.h"
+#include "rootless.h"
 #include "selftest.h"
 
 /* Who makes a shard's jails when it is not the shard itself. */
@@ -39,8 +40,15 @@ struct shard_config {
     const struct policy_set *policies;
     const struct selftest_result *capabilities;
     struct seccomp_program programs[2];
+    struct jail_ids ids;
+    const struct rootless *rootless; /* NULL = the runner is root */
+    uint32_t may_lack;               /* roles of cgroups that the operator gave up */
     struct log *log;
 };
+
+/* The trees as this runner has them, with base groups of this name. */
+int shard_cgroups(const struct shard_config *cfg, const char *name, struct cgroup_host *host,
+                  struct err *err);
 
 /* Serves until SIGTERM or SIGINT, then kills its jails, waits for them and removes its cgroups.
  * Returns the exit code of the process. */

@@ -64,6 +64,8 @@ struct initmsg_setup {
     uint64_t stack_bytes;
     uint32_t bpf_bytes;  /* the seccomp program follows */
     uint32_t core_bytes; /* RLIMIT_CORE: 0, or 1 where core dumps go to a program (setup.c) */
+    uint32_t one_id;     /* 1: there is no other user than INITMSG_UID_USER */
+    uint32_t reserved;
 };
 
 struct initmsg_fork {
@@ -101,6 +103,7 @@ enum initmsg_probe {
     INITMSG_PROBE_IDENTITY, /* no capability, no_new_privs, uid 1000, own namespaces: exit 0 */
     INITMSG_PROBE_NETWORK,  /* only lo, up in both families, no way out: exit 0 */
     INITMSG_PROBE_ROOT,     /* the root is read-only, nothing of the host's beyond it: exit 0 */
+    INITMSG_PROBE_APART,    /* process 1 has ids that commands lack: exit 0 */
     INITMSG_PROBE_COUNT
 };
 

@@ -13,7 +13,7 @@ _Static_assert(sizeof(struct wire_open) == 24 + 128 + 88 + 16 + 128 + 32, "wire_
 _Static_assert(sizeof(struct wire_exec) == 24 + 16 + 88 + 16 + 8, "wire_exec");
 _Static_assert(sizeof(struct wire_kill) == 24 + 8, "wire_kill");
 _Static_assert(sizeof(struct wire_welcome) == 24 + 32, "wire_welcome");
-_Static_assert(sizeof(struct wire_policy) == 24 + 64 + 32 + 176 + 24, "wire_policy");
+_Static_assert(sizeof(struct wire_policy) == 24 + 64 + 32 + 176 + 32, "wire_policy");
 _Static_assert(sizeof(struct wire_capability) == 24 + 8 + 32 + 128 + 384, "wire_capability");
 _Static_assert(sizeof(struct wire_usage) == 72, "wire_usage");
 _Static_assert(sizeof(struct wire_end) == 24 + 16 + 24 + 8 + 72 + 64 + 512, "wire_end");
@@ -227,6 +227,8 @@ static const char *wire_fields_policy(const void *data, size_t tail, size_t nfds
         return "text_size";
     if (p->backends & ~BACKEND_BITS_ALL)
         return "backends";
+    if (p->unenforced >> LIMIT_COUNT != 0)
+        return "unenforced";
     return backend_name(p->backend) && (p->backends & BACKEND_BIT(p->backend)) ? NULL : "backend";
 }
 
@@ -234,7 +236,7 @@ static const char *wire_fields_capability(const void *data, size_t tail, size_t 
     (void)tail;
     (void)nfds;
     const struct wire_capability *p = data;
-    if (p->status != WIRE_CAP_ENFORCED && p->status != WIRE_CAP_UNAVAILABLE)
+    if (p->status < WIRE_CAP_ENFORCED || p->status > WIRE_CAP_GIVEN_UP)
         return "status";
     if (p->required > 1)
         return "required";

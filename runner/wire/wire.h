@@ -256,12 +256,19 @@ struct wire_policy {
     uint32_t network;     /* enum wire_network: the widest allowed */
     uint32_t end_on;      /* default mask of enum end_on */
     uint32_t max_steps;
-    uint32_t text_size; /* bytes of the policy file's JSON text that follow */
-    uint16_t backends;  /* mask of BACKEND_BIT(): those that are allowed */
-    uint16_t backend;   /* enum backend: of those, what a request gets that names none */
+    uint32_t text_size;  /* bytes of the policy file's JSON text that follow */
+    uint16_t backends;   /* mask of BACKEND_BIT(): those that are allowed */
+    uint16_t backend;    /* enum backend: of those, what a request gets that names none */
+    uint32_t unenforced; /* mask of 1 << enum limit_id: limits that this runner cannot keep */
+    uint32_t reserved;
 };
 
-enum wire_capability_status { WIRE_CAP_ENFORCED = 1, WIRE_CAP_UNAVAILABLE = 2 };
+/* GIVEN_UP: not enforced either, and the operator has said that this may be. */
+enum wire_capability_status {
+    WIRE_CAP_ENFORCED = 1,
+    WIRE_CAP_UNAVAILABLE = 2,
+    WIRE_CAP_GIVEN_UP = 3
+};
 
 struct wire_capability {
     struct wire_head head;

@@ -4,10 +4,9 @@
 #include <string.h>
 
 static const char *const limits_from_names[LIMITS_FROM_COUNT] = {
-    [LIMITS_FROM_DEFAULT] = "default",
-    [LIMITS_FROM_POLICY] = "policy",
-    [LIMITS_FROM_REQUEST] = "request",
-    [LIMITS_FROM_BUDGET] = "budget",
+    [LIMITS_FROM_DEFAULT] = "default",    [LIMITS_FROM_POLICY] = "policy",
+    [LIMITS_FROM_REQUEST] = "request",    [LIMITS_FROM_BUDGET] = "budget",
+    [LIMITS_FROM_UNENFORCED] = "default",
 };
 
 const char *limits_from_name(unsigned from) {
@@ -23,6 +22,8 @@ static json_t *limits_json_build(const struct limits_effective *e,
         const char *from = limits_from_name(e->from[id]);
         json_t *entry = json_pack("{s:I, s:s}", "value", (json_int_t)e->values.v[id], "from",
                                   from ? from : "default");
+        if (e->from[id] == LIMITS_FROM_UNENFORCED)
+            json_object_set_new(entry, "enforced", json_false());
         if (json_object_set_new_nocheck(object, limit_info((enum limit_id)id)->name, entry) != 0) {
             json_decref(object);
             return NULL;
@@ -64,6 +65,8 @@ int limits_json_decode(const json_t *object, struct limits_effective *out, struc
         if (!json_is_integer(value) || json_integer_value(value) < 0 ||
             limits_json_from(json_object_get(entry, "from"), &e.from[id]) != 0)
             return err_set(err, ERR_INVALID, 0, "limits.%s has no value or no origin", name);
+        if (json_is_false(json_object_get(entry, "enforced")))
+            e.from[id] = LIMITS_FROM_UNENFORCED;
         e.values.v[id] = (uint64_t)json_integer_value(value);
     }
     *out = e;

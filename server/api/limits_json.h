@@ -14,6 +14,8 @@ enum limits_from {
     LIMITS_FROM_POLICY,  /* the policy decided it (a ceiling below what would have been) */
     LIMITS_FROM_REQUEST, /* the caller asked for it */
     LIMITS_FROM_BUDGET,  /* less is left of the budget of the token */
+    /* The policy's default, which the runner cannot keep: "default" with "enforced": false. */
+    LIMITS_FROM_UNENFORCED,
     LIMITS_FROM_COUNT
 };
 

@@ -120,30 +120,43 @@ class Guard:
     """A cgroup of its own around one server and runner, in every hierarchy, with a cap on memory
     and processes: what a test leaves behind can be counted there, and a bomb stays inside.
     Only where a group with processes may have children (cgroup v1, and cgroup2 without
-    controllers)."""
+    controllers); with an owner also on cgroup2, as a group that is delegated to that user, for
+    the runner alone."""
 
-    def __init__(self, mem_bytes=GUARD_MEM_BYTES, pids=GUARD_PIDS):
+    def __init__(self, mem_bytes=GUARD_MEM_BYTES, pids=GUARD_PIDS, owner=None):
         self.dirs = {}
+        self.owner = owner
         mounts = clean.mounts_of_cgroups()
         own = clean.cgroup_dirs(os.getpid(), mounts)
         caps = {"memory": ("memory.limit_in_bytes", mem_bytes), "pids": ("pids.max", pids)}
         for key, at in own.items():
             names = key.split(",")
-            if key == "" and clean.read(os.path.join(at, "cgroup.controllers")).strip():
-                continue
+            controllers = clean.read(os.path.join(at, "cgroup.controllers")).decode().split()
+            if key == "" and controllers:
+                if owner is None:
+                    continue
+                at = mounts[key][0]
+                for one in {"cpu", "memory", "pids"} & set(controllers):
+                    with open(os.path.join(at, "cgroup.subtree_control"), "w") as out:
+                        out.write("+" + one)
             if not set(names) & {"memory", "pids", "cpu", "cpuacct", ""}:
                 continue
             path = os.path.join(at, "pinfold-test-%d-%d" % (os.getpid(), next(_numbers)))
             os.mkdir(path)
             self.dirs[key] = path
+            if key == "" and owner is not None:
+                for name in ("", "cgroup.procs", "cgroup.threads", "cgroup.subtree_control"):
+                    os.chown(os.path.join(path, name), owner.pw_uid, owner.pw_gid)
             for name in names:
                 if name in caps:
                     with open(os.path.join(path, caps[name][0]), "w") as out:
                         out.write(str(caps[name][1]))
 
-    def enter(self):
+    def enter(self, runner=True):
         """For a child before exec."""
-        for path in self.dirs.values():
+        for key, path in self.dirs.items():
+            if key == "" and self.owner is not None and not runner:
+                continue
             with open(os.path.join(path, "cgroup.procs"), "w") as out:
                 out.write("0")
 
@@ -183,6 +196,7 @@ class Pair:
         guard=None,
         nofile=None,
         tls=None,
+        rootless=os.environ.get("PINFOLD_TEST_ROOTLESS"),
     ):
         self.work = tempfile.mkdtemp(prefix="pinfold-http-")
         os.chmod(self.work, 0o755)
@@ -192,10 +206,18 @@ class Pair:
         self.runner_prefix, self.server_prefix = list(runner_prefix), list(server_prefix)
         self.environment = dict(os.environ, **(environment or {}))
         self.policies = policies or POLICIES
-        self.guard = guard or Guard()
+        # The name of the user that server and runner are, in rootless mode.
+        self.owner = pwd.getpwnam(rootless) if rootless else None
+        self.guard = guard or Guard(owner=self.owner)
         self.nofile = nofile
         self.tls = tls if tls is not None else _replaced.get("tls")
-        self.user = server_user()
+        self.user = rootless or server_user()
+        if self.owner:
+            os.chown(self.work, self.owner.pw_uid, self.owner.pw_gid)
+            self.runner_args += ["--rootless"]
+            allowed = os.environ.get("PINFOLD_TEST_ALLOW_MISSING")
+            if allowed and "--allow-missing" not in self.runner_args:
+                self.runner_args += ["--allow-missing", allowed]
         self.port = free_port()
         self.server = self.runner = None
         self.token = ""
@@ -209,6 +231,7 @@ class Pair:
         done = subprocess.run(
             [program("pinfold-server"), "init", "--state", self.state, "--user", self.user],
             env=self.environment,
+            preexec_fn=self.become,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=20,
@@ -218,14 +241,21 @@ class Pair:
         with open(os.path.join(self.state, "admin.token")) as file:
             self.token = file.read().strip()
 
-    def spawn(self, arguments, log, prefix=()):
+    def become(self):
+        if self.owner:
+            os.setgroups([])
+            os.setgid(self.owner.pw_gid)
+            os.setuid(self.owner.pw_uid)
+
+    def spawn(self, arguments, log, prefix=(), runner=False):
         def prepare():
             os.umask(0o077)
-            self.guard.enter()
+            self.guard.enter(runner)
             if self.nofile:
                 import resource
 
                 resource.setrlimit(resource.RLIMIT_NOFILE, (self.nofile, self.nofile))
+            self.become()
 
         with open(os.path.join(self.work, log), "ab") as out:
             child = subprocess.Popen(
@@ -261,6 +291,7 @@ class Pair:
             + self.runner_args,
             "runner.log",
             self.runner_prefix,
+            runner=True,
         )
 
     def start_server(self):

@@ -305,7 +305,7 @@ static inline int test_prepare(struct test_layers *t, struct test_jail *j, enum 
 
 static inline int test_layers_up(void **state) {
     static struct test_layers t; /* one per program */
-    struct rootfs_config cfg = {ROOTFS_IMAGE_HOST, -1, WIRE_WRITABLE_ALL};
+    struct rootfs_config cfg = {ROOTFS_IMAGE_HOST, -1, WIRE_WRITABLE_ALL, false};
     struct err e = {0};
     *state = NULL;
     if (!is_root()) {

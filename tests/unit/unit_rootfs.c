@@ -8,7 +8,7 @@
 #include "wire.h"
 
 static void build_host(struct rootfs *r) {
-    struct rootfs_config cfg = {ROOTFS_IMAGE_HOST, -1, WIRE_WRITABLE_ALL};
+    struct rootfs_config cfg = {ROOTFS_IMAGE_HOST, -1, WIRE_WRITABLE_ALL, false};
     struct err e;
     r->mnt_ns = -1;
     unit_works(rootfs_build(&cfg, r, &e), e);
@@ -348,7 +348,7 @@ static void test_no_trace(void **state) {
     assert_non_null(getcwd(cwd[0], sizeof cwd[0]));
     unit_works(fd_read_file(AT_FDCWD, "/proc/self/mountinfo", &before, &e), e);
     for (int i = 0; i < 5; i++) {
-        struct rootfs_config absent = {"absent", AT_FDCWD, WIRE_WRITABLE_ALL};
+        struct rootfs_config absent = {"absent", AT_FDCWD, WIRE_WRITABLE_ALL, false};
         build_host(&r);
         rootfs_done(&r);
         unit_fails(rootfs_build(&absent, &r, &e), e, ERR_INVALID);

@@ -76,7 +76,7 @@ static void test_image_refused(void **state) {
     images_make(&im);
     for (size_t i = 0; i < UNIT_COUNT(cases); i++) {
         struct rootfs r = {-1};
-        struct rootfs_config cfg = {cases[i].name, im.fd, WIRE_WRITABLE_ALL};
+        struct rootfs_config cfg = {cases[i].name, im.fd, WIRE_WRITABLE_ALL, false};
         images_add(&im, cases[i].name, cases[i].bad, cases[i].how);
         unit_fails(rootfs_build(&cfg, &r, &e), e, ERR_INVALID);
         if (strstr(e.text, cases[i].says) == NULL || strstr(e.text, cases[i].name) == NULL) {
@@ -100,14 +100,14 @@ static void test_image_names(void **state) {
     fd_close(&fd);
     for (size_t i = 0; i < UNIT_COUNT(names); i++) {
         struct rootfs r = {-1};
-        struct rootfs_config cfg = {names[i], im.fd, WIRE_WRITABLE_ALL};
+        struct rootfs_config cfg = {names[i], im.fd, WIRE_WRITABLE_ALL, false};
         unit_fails(rootfs_build(&cfg, &r, &e), e, ERR_INVALID);
     }
     /* A link to an image, and an image that others can write to. */
     images_add(&im, "good", NULL, "");
     assert_int_equal(symlinkat("good", im.fd, "alias"), 0);
-    struct rootfs_config alias = {"alias", im.fd, WIRE_WRITABLE_ALL};
-    struct rootfs_config good = {"good", im.fd, WIRE_WRITABLE_ALL};
+    struct rootfs_config alias = {"alias", im.fd, WIRE_WRITABLE_ALL, false};
+    struct rootfs_config good = {"good", im.fd, WIRE_WRITABLE_ALL, false};
     struct rootfs r = {-1};
     unit_fails(rootfs_build(&alias, &r, &e), e, ERR_INVALID);
     assert_int_equal(fchmodat(im.fd, "good/rootfs", 0777, 0), 0);
@@ -145,7 +145,7 @@ static void test_image(void **state) {
     int fd = openat(im.fd, "good/rootfs/etc/hosts", O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
     assert_true(fd >= 0);
     fd_close(&fd);
-    struct rootfs_config cfg = {"good", im.fd, WIRE_WRITABLE_ALL};
+    struct rootfs_config cfg = {"good", im.fd, WIRE_WRITABLE_ALL, false};
     unit_works(rootfs_build(&cfg, &r, &e), e);
     in_jail(&r, image_holds);
     rootfs_done(&r);
