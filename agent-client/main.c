@@ -3,6 +3,7 @@
  * Everything it knows of the server comes from PINFOLD_URL, PINFOLD_TOKEN and PINFOLD_CA. It never
  * runs a command on this machine: when the server is away, that is an error. */
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,19 @@ static int main_open_standard(void) {
         return -1;
     close(fd);
     return 0;
+}
+
+/* The JSON library goes on without the bytes that it has no memory for: a command or the contents
+ * of a file could become others. What was begun with the workspace is in the journal. */
+static void *main_json_alloc(size_t size) {
+    static const char text[] = "pinfold: out of memory\n";
+    void *p = malloc(size);
+
+    if (p == NULL) {
+        ssize_t n = write(STDERR_FILENO, text, sizeof(text) - 1);
+        _exit(n < 0 ? CLIENT_EXIT_USAGE : CLIENT_EXIT_TROUBLE);
+    }
+    return p;
 }
 
 /* Takes "--ca FILE" and "--ca=FILE" in front of the command. -1: the file is missing. */
@@ -52,6 +66,7 @@ int main(int argc, char **argv) {
 
     if (main_open_standard() < 0)
         return CLIENT_EXIT_TROUBLE;
+    json_set_alloc_funcs(main_json_alloc, free);
     if (main_take_ca(&argc, &argv) < 0) {
         say_line("--ca needs the file with the certificate of the authority");
         return CLIENT_EXIT_USAGE;

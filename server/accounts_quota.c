@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <string.h>
 
+#include "json_memory.h"
 #include "str.h"
 
 void accounts_quota_unlimited(struct quota_limits *q) {
@@ -25,7 +26,7 @@ void accounts_quota_write(struct json_out *j, const char *key, const struct quot
 }
 
 int accounts_quota_read(const char *text, struct quota_limits *q, struct err *err) {
-    json_t *root = json_loads(text, 0, NULL);
+    json_t *root = json_memory_load(text, strlen(text), 0, NULL);
     if (!json_is_object(root)) {
         json_decref(root);
         return err_set(err, ERR_INVALID, 0, "a stored quota is not a JSON object");

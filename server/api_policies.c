@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "json_memory.h"
 #include "json_out.h"
 #include "str.h"
 
@@ -181,7 +182,7 @@ void api_policies_list(struct server *s, struct http_req *req, const struct rout
     json_out_open(&j, "policies", '[');
     for (size_t i = 0; i < shard->policy_count; i++) {
         const struct link_policy *p = &shard->policies[i];
-        json_t *root = json_loads(p->text, 0, NULL);
+        json_t *root = json_memory_load(p->text, strlen(p->text), 0, NULL);
         json_out_open(&j, NULL, '{');
         api_policies_head(&j, &p->head, root);
         api_policies_limits(&j, &p->head, NULL);
@@ -252,7 +253,7 @@ void api_policies_get(struct server *s, struct http_req *req, const struct route
         http_reply_error(req, &error);
         return;
     }
-    json_t *root = json_loads(p->text, 0, NULL);
+    json_t *root = json_memory_load(p->text, strlen(p->text), 0, NULL);
     buf_init(&out, API_POLICIES_MAX);
     json_out_init(&j, &out);
     api_policies_write(&j, &p->head, root);

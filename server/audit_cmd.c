@@ -7,6 +7,7 @@
 
 #include "audit_tool.h"
 #include "fd.h"
+#include "json_memory.h"
 #include "opt.h"
 #include "receipt_key.h"
 #include "subcommand.h"
@@ -71,7 +72,7 @@ static int audit_cmd_expect_receipt(const char *path, const struct receipt_publi
     buf_init(&text, AUDIT_CMD_FILE_MAX);
     int rc = fd_read_file(AT_FDCWD, path, &text, err);
     json_t *root =
-        rc == 0 ? json_loadb(text.data != NULL ? text.data : "", text.len, 0, NULL) : NULL;
+        rc == 0 ? json_memory_load(text.data != NULL ? text.data : "", text.len, 0, NULL) : NULL;
     const json_t *receipt = json_object_get(root, "receipt");
     receipt = receipt != NULL ? receipt : root;
     if (rc == 0)

@@ -14,6 +14,7 @@
 #include "audit_file.h"
 #include "clock.h"
 #include "fd.h"
+#include "json_memory.h"
 #include "str.h"
 
 void audit_log_segment_name(const char *chain, uint64_t first, char name[AUDIT_LOG_NAME_SIZE]) {
@@ -335,7 +336,7 @@ int audit_log_head_read(int server_dir, const char *chain, struct audit_log_head
     buf_init(&text, 4096);
     int rc = fd_read_file(server_dir, name, &text, err);
     if (rc == 0) {
-        json_t *object = json_loadb(text.data != NULL ? text.data : "", text.len, 0, NULL);
+        json_t *object = json_memory_load(text.data != NULL ? text.data : "", text.len, 0, NULL);
         rc = audit_log_head_decode(object, &head);
         json_decref(object);
         if (rc < 0)

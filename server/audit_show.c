@@ -6,6 +6,7 @@
 
 #include "audit_tool.h"
 #include "clock.h"
+#include "json_memory.h"
 #include "str.h"
 
 /* One of the two chains while they are merged by time. */
@@ -48,7 +49,7 @@ static void audit_show_next(struct audit_show_side *s, struct err *err) {
     s->rc = audit_tool_lines_next(&s->lines, &s->line, &s->len, err);
     if (s->rc != 1)
         return;
-    s->object = json_loadb(s->line, s->len, 0, NULL);
+    s->object = json_memory_load(s->line, s->len, 0, NULL);
     json_int_t time = json_integer_value(json_object_get(s->object, "time"));
     if (time > 0)
         s->time_ms = (uint64_t)time;

@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "fd.h"
+#include "json_memory.h"
 #include "str.h"
 
 #define AUDIT_VERIFY_TRIES 5
@@ -147,7 +148,7 @@ static void audit_verify_content(struct audit_verify *v, const char *line, size_
     bool is_pruned = memmem(line, len < 128 ? len : 128, pruned, sizeof(pruned) - 1);
     if (!(is_checkpoint && v->key != NULL) && !is_pruned)
         return;
-    json_t *object = json_loadb(line, len, JSON_REJECT_DUPLICATES, NULL);
+    json_t *object = json_memory_load(line, len, JSON_REJECT_DUPLICATES, NULL);
     const char *type = json_string_value(json_object_get(object, "type"));
     if (type != NULL && strcmp(type, "checkpoint") == 0 && v->key != NULL)
         audit_verify_checkpoint(v, object, l, at);

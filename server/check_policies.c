@@ -10,6 +10,7 @@
 #include "buf.h"
 #include "check.h"
 #include "fd.h"
+#include "json_memory.h"
 #include "str.h"
 
 #define CHECK_POLICY_MAX ((size_t)1024 * 1024)
@@ -31,8 +32,8 @@ static int check_policy_owner(int fd, const char *path, struct err *err) {
 static int check_policy_text(const char *path, const char *name, const struct buf *text,
                              struct err *err) {
     json_error_t wrong;
-    json_t *root =
-        json_loadb(text->data != NULL ? text->data : "", text->len, JSON_REJECT_DUPLICATES, &wrong);
+    json_t *root = json_memory_load(text->data != NULL ? text->data : "", text->len,
+                                    JSON_REJECT_DUPLICATES, &wrong);
     if (root == NULL)
         return err_set(err, ERR_INVALID, 0, "%s line %d is not JSON: %s", path, wrong.line,
                        wrong.text);

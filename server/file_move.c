@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json_memory.h"
 #include "str.h"
 #include "text.h"
 
@@ -88,8 +89,7 @@ int file_move_decode(const char *body, size_t len, char from[FILE_PATH_SIZE],
     if (len > FILE_MOVE_BODY_MAX)
         return api_error_set(error, 413, "too_large", NULL, "The body has too many bytes.");
     json_error_t why;
-    errno = 0;
-    json_t *root = json_loadb(body, len, JSON_REJECT_DUPLICATES, &why);
+    json_t *root = json_memory_load(body, len, JSON_REJECT_DUPLICATES, &why);
     if (root == NULL && errno == ENOMEM)
         return api_error_memory(error);
     if (root == NULL)

@@ -368,6 +368,8 @@ static enum MHD_Result http_whole(struct http_req *req) {
         req->http->app.handle(req->http->app.arg, req);
     if (req->response != NULL && !req->held)
         return http_reply_queue(req);
+    if (req->dead)
+        return MHD_NO; /* nobody would wake it */
     http_sleep(req);
     return MHD_YES;
 }

@@ -14,6 +14,7 @@
 #include "buf.h"
 #include "fd.h"
 #include "image_tree.h"
+#include "json_memory.h"
 #include "str.h"
 
 #define IMAGE_MANIFEST_MAX 65536u
@@ -32,7 +33,7 @@ char *image_manifest(const struct image *image) {
         json_pack("{s:s, s:s, s:I, s:I, s:I}", "name", image->name, "sha256", image->sha256,
                   "files", (json_int_t)image->files, "bytes", (json_int_t)image->bytes,
                   "imported_at", (json_int_t)image->imported_at);
-    char *text = object != NULL ? json_dumps(object, JSON_INDENT(2)) : NULL;
+    char *text = object != NULL ? json_memory_dump(object, JSON_INDENT(2)) : NULL;
     size_t len = text != NULL ? strlen(text) : 0;
     char *longer = text != NULL ? realloc(text, len + 2) : NULL;
 
@@ -84,7 +85,8 @@ int image_read(int images, const char *name, struct image *out, struct err *err)
         buf_done(&text);
         return err_wrap(err, "image %s", name);
     }
-    object = json_loadb(text.data != NULL ? text.data : "", text.len, JSON_REJECT_DUPLICATES, NULL);
+    object = json_memory_load(text.data != NULL ? text.data : "", text.len, JSON_REJECT_DUPLICATES,
+                              NULL);
     ok = image_take(object, name, &image);
     json_decref(object);
     buf_done(&text);

@@ -10,6 +10,7 @@
 #include "fd.h"
 #include "image.h"
 #include "image_ref.h"
+#include "json_memory.h"
 #include "json_out.h"
 #include "state.h"
 
@@ -54,7 +55,7 @@ void image_check_write(struct json_out *j, const uint8_t sha256[32]) {
 }
 
 int image_check_policy(struct link_policy *policy, struct err *err) {
-    json_t *root = json_loads(policy->text, 0, NULL);
+    json_t *root = json_memory_load(policy->text, strlen(policy->text), 0, NULL);
     const json_t *images = json_object_get(root, "images");
     const json_t *allow = json_object_get(images, "allow");
     size_t count = json_array_size(allow);

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "json_memory.h"
 #include "serve.h"
 #include "server.h"
 #include "subcommand.h"
@@ -35,6 +36,7 @@ static void main_help(FILE *out) {
 
 int main(int argc, char **argv) {
     const char *name = argc > 1 ? argv[1] : "--help";
+    json_memory_watch();
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         main_help(argc > 1 ? stdout : stderr);
         return argc > 1 ? 0 : 2;

@@ -235,8 +235,9 @@ static int run_io_read(struct run_stream *s) {
     int count = capture_iov(&s->capture, room, parts, NULL);
     ssize_t n;
     if (count < 0) {
-        run_io_end(s);
-        return -1;
+        /* No memory: a closed pipe would end the program, as if that were its fault. It waits. */
+        run_io_pause(s);
+        return 0;
     }
     do
         n = readv(s->fd, parts, count);

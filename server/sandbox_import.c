@@ -11,6 +11,7 @@
 
 #include "fd.h"
 #include "id.h"
+#include "json_memory.h"
 #include "sandbox_internal.h"
 #include "store_file.h"
 #include "store_sandboxes.h"
@@ -34,7 +35,7 @@ static int sandbox_import_one(struct sandboxes *s, int at, const char *id, const
         return rc;
     json_t *root = store_file_read(at, path, SANDBOX_IMPORT_MAX, &bad);
     struct sandbox *sb = root != NULL ? sandbox_store_decode(s, id, root, &bad) : NULL;
-    char *text = sb != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    char *text = sb != NULL ? json_memory_dump(root, JSON_COMPACT) : NULL;
     if (text != NULL) {
         struct store_sandbox row = {.id = id,
                                     .user = sb->spec.owner,

@@ -11,6 +11,7 @@
 #include "fd.h"
 #include "id.h"
 #include "image_ref.h"
+#include "json_memory.h"
 #include "sandbox_internal.h"
 #include "store_file.h"
 #include "store_sandboxes.h"
@@ -105,7 +106,7 @@ int sandbox_store_write(struct sandbox *sb, struct err *err) {
     if (sb->state != SANDBOX_GONE && sandbox_store_open(sb, err) < 0)
         return -1;
     json_t *root = sandbox_store_encode(sb);
-    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    char *text = root != NULL ? json_memory_dump(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (text == NULL)
         return err_set(err, ERR_SYSTEM, ENOMEM, "writing a sandbox down: out of memory");
@@ -268,7 +269,7 @@ struct sandbox *sandbox_store_decode(struct sandboxes *all, const char *id,
 
 struct sandbox *sandbox_store_read(struct sandboxes *all, const struct store_sandbox *row,
                                    struct err *err) {
-    json_t *root = json_loadb(row->record, row->record_len, JSON_REJECT_DUPLICATES, NULL);
+    json_t *root = json_memory_load(row->record, row->record_len, JSON_REJECT_DUPLICATES, NULL);
     struct sandbox *sb = sandbox_store_decode(all, row->id, root, err);
     json_decref(root);
     if (sb == NULL)

@@ -6,6 +6,7 @@
 
 #include "accounts_quota.h"
 #include "buf.h"
+#include "json_memory.h"
 #include "store_internal.h"
 
 #define STORE_ACCOUNTS_QUOTA_MAX 1024u
@@ -22,7 +23,7 @@ static int store_accounts_quota(const struct quota_limits *q, struct buf *out, s
 
 /* A JSON array of names into the form of accounts_token.policies. */
 static int store_accounts_policies(const char *text, char **out, struct err *err) {
-    json_t *list = json_loads(text, 0, NULL);
+    json_t *list = json_memory_load(text, strlen(text), 0, NULL);
     size_t size = 1, at = 0, i;
     json_t *item;
     bool good = json_is_array(list);
@@ -48,7 +49,7 @@ static char *store_accounts_policies_text(const char *policies) {
     json_t *list = json_array();
     for (const char *p = policies; *p != '\0'; p += strlen(p) + 1)
         json_array_append_new(list, json_string(p));
-    char *text = json_dumps(list, JSON_COMPACT);
+    char *text = json_memory_dump(list, JSON_COMPACT);
     json_decref(list);
     return text;
 }

@@ -12,12 +12,13 @@
 
 #include "buf.h"
 #include "fd.h"
+#include "json_memory.h"
 
 #define STORE_FILE_DEPTH 16
 
 int store_file_write(int dir, const char *name, const json_t *root, struct err *err) {
     char temp[128];
-    char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
+    char *text = root != NULL ? json_memory_dump(root, JSON_COMPACT) : NULL;
     if (text == NULL)
         return err_set(err, ERR_SYSTEM, ENOMEM, "writing %s: out of memory", name);
     snprintf(temp, sizeof(temp), ".%.100s.new", name);
@@ -37,7 +38,7 @@ json_t *store_file_read(int dir, const char *name, size_t max, struct err *err) 
     json_t *root = NULL;
     buf_init(&b, max);
     if (fd_read_file(dir, name, &b, err) == 0) {
-        root = json_loadb(b.data != NULL ? b.data : "", b.len, JSON_REJECT_DUPLICATES, NULL);
+        root = json_memory_load(b.data != NULL ? b.data : "", b.len, JSON_REJECT_DUPLICATES, NULL);
         if (!json_is_object(root)) {
             json_decref(root);
             root = NULL;

@@ -6,6 +6,7 @@
 #include "answer.h"
 #include "clock.h"
 #include "execs.h"
+#include "json_memory.h"
 #include "server.h"
 #include "store_trace.h"
 #include "str.h"
@@ -119,7 +120,7 @@ struct traces_gather_stored {
 };
 
 static void traces_gather_summary(struct traces_node *n, const char *summary) {
-    json_t *line = json_loads(summary, 0, NULL);
+    json_t *line = json_memory_load(summary, strlen(summary), 0, NULL);
     const char *cause = json_string_value(json_object_get(line, "cause"));
     const json_t *code = json_object_get(line, "exit_code");
     n->created_ms = (uint64_t)json_integer_value(json_object_get(line, "created_at"));

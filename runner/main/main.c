@@ -444,6 +444,7 @@ int main(int argc, char **argv) {
         {0},
     };
     log_init(&r.log, STDERR_FILENO, LOG_INFO, "pinfold-runner");
+    policy_load_guard();
     if (opt_parse(table, argc, argv, &parsed, &err) != 0) {
         (void)fprintf(stderr, "pinfold-runner: %s (see --help)\n", err.text);
         return 2;

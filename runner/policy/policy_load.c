@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,20 @@
 #include "buf.h"
 #include "fd.h"
 #include "policy.h"
+
+static void *policy_load_alloc(size_t size) {
+    static const char text[] = "out of memory while JSON was read\n";
+    void *p = malloc(size);
+    if (p == NULL) {
+        ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+        _exit(n < 0 ? 2 : 1);
+    }
+    return p;
+}
+
+void policy_load_guard(void) {
+    json_set_alloc_funcs(policy_load_alloc, free);
+}
 
 static const char policy_suffix[] = ".json";
 

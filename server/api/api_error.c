@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "json_memory.h"
 #include "text.h"
 
 /* Makes a text fit for a terminal and for JSON: control characters and what is not UTF-8 become
@@ -62,7 +63,7 @@ char *api_error_encode(const struct api_error *e, size_t *len) {
     json_t *body =
         json_pack("{s:{s:s, s:s, s:s?, s:s*}}", "error", "code", e->code, "message", e->message,
                   "field", e->field[0] ? e->field : NULL, "quota", e->quota[0] ? e->quota : NULL);
-    char *text = body ? json_dumps(body, JSON_COMPACT) : NULL;
+    char *text = body ? json_memory_dump(body, JSON_COMPACT) : NULL;
     json_decref(body);
     if (text && len)
         *len = strlen(text);

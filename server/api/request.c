@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "json_memory.h"
 #include "request_internal.h"
 #include "str.h"
 
@@ -218,9 +219,7 @@ json_t *request_parse(const char *json, size_t len, struct api_error *error) {
     json_error_t e;
     if (request_begins(json, len, error) != 0 || request_scan(json, len, error) != 0)
         return NULL;
-    errno = 0;
-    json_t *root = json_loadb(json, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
-    /* The library takes a token that it has no memory for as a wrong one. */
+    json_t *root = json_memory_load(json, len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &e);
     if (!root && errno == ENOMEM)
         api_error_memory(error);
     else if (!root)

@@ -29,6 +29,7 @@ void *__libc_memalign(size_t alignment, size_t size);
 
 static struct nomem_plan *nomem_plan;
 static _Thread_local int nomem_inside;
+static int nomem_trace = -1;
 
 /* What a process starts is another program: it is left alone. */
 static void __attribute__((constructor)) nomem_start(void) {
@@ -43,6 +44,8 @@ static void __attribute__((constructor)) nomem_start(void) {
     if (fd >= 0) {
         (void)close(fd);
     }
+    const char *trace = getenv("PINFOLD_NOMEM_TRACE");
+    nomem_trace = trace == NULL ? -1 : open(trace, O_WRONLY | O_APPEND | O_CLOEXEC);
     (void)unsetenv("LD_PRELOAD");
     (void)unsetenv("PINFOLD_NOMEM");
     nomem_inside = 0;
@@ -57,6 +60,14 @@ static uint64_t nomem_origin(void) {
         hash = (hash ^ (uint64_t)(uintptr_t)frames[i]) * 1099511628211ULL;
     }
     return hash;
+}
+
+/* Where it fails, for people; addr2line knows the rest. */
+static void nomem_say(void) {
+    void *frames[NOMEM_FRAMES];
+    nomem_inside = 1;
+    backtrace_symbols_fd(frames, backtrace(frames, NOMEM_FRAMES), nomem_trace);
+    nomem_inside = 0;
 }
 
 /* -> must this one fail? */
@@ -75,6 +86,7 @@ static int nomem_fails(void) {
         return 0;
     }
     plan->hit = 1;
+    nomem_say();
     errno = ENOMEM;
     return 1;
 }

@@ -36,6 +36,7 @@ class Plan:
         self.map = mmap.mmap(self.file.fileno(), 0)
 
     def environment(self):
+        """PINFOLD_NOMEM_TRACE, a file, is told where an allocation has failed."""
         return {"LD_PRELOAD": self.library, "PINFOLD_NOMEM": self.path}
 
     def prefix(self):

@@ -2,8 +2,6 @@
  * status, code and field. */
 #include "request.h"
 
-#include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -473,44 +471,8 @@ static void test_bad_files(void **state) {
     EXPECT_BAD(table);
 }
 
-/* One allocation of the JSON library fails. */
-static unsigned allocations, failing;
-
-static void *scarce(size_t size) {
-    if (++allocations != failing)
-        return malloc(size);
-    errno = ENOMEM;
-    return NULL;
-}
-
-static void test_memory_is_not_the_callers_fault(void **state) {
-    static const char json[] =
-        "{\"files\":[{\"path\":\"in\",\"content\":\"x\"}],\"env\":{\"K\":\"V\"},"
-        "\"steps\":[{\"argv\":[\"true\"],\"limits\":{\"wall_ms\":5}}]}";
-    unsigned wrong = 0;
-    (void)state;
-    json_set_alloc_funcs(scarce, free);
-    failing = 0;
-    do {
-        struct run_request r = {0};
-        struct api_error e;
-        failing++;
-        allocations = 0;
-        if (decode_bytes(json, strlen(json), &r, &e) == 0) {
-            request_done(&r);
-        } else if (e.status != 500) {
-            print_message("allocation %u: %d %s (%s)\n", failing, e.status, e.code, e.message);
-            wrong++;
-        }
-    } while (allocations >= failing);
-    json_set_alloc_funcs(malloc, free);
-    assert_true(failing > 20);
-    assert_int_equal(wrong, 0);
-}
-
 int main(void) {
     static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory_is_not_the_callers_fault),
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_everything),
         cmocka_unit_test(test_files),
