@@ -14,6 +14,7 @@
 #include "seccomp_filter.h"
 
 #include <errno.h>
+#include <linux/prctl.h>
 #include <linux/sched.h>
 #include <seccomp.h>
 #include <stdint.h>
@@ -23,6 +24,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -56,18 +58,18 @@ static const char *const seccomp_allowed[] = {
     "llistxattr flistxattr removexattr lremovexattr fremovexattr",
     /* descriptors */
     "fcntl flock dup dup2 dup3 pipe pipe2 readahead "
-    "sendfile splice tee copy_file_range memfd_create inotify_init inotify_init1 "
+    "sendfile splice tee copy_file_range inotify_init inotify_init1 "
     "inotify_add_watch inotify_rm_watch",
     /* waiting */
     "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait "
     "epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime "
     "timerfd_gettime",
     /* memory */
-    "mmap munmap mremap mprotect mincore madvise brk mlock mlock2 munlock mlockall "
+    "munmap mremap mprotect mincore madvise brk mlock mlock2 munlock mlockall "
     "munlockall pkey_alloc pkey_free pkey_mprotect membarrier",
     /* processes and threads */
     "fork vfork execve execveat exit exit_group wait4 waitid getpid getppid gettid getpgid "
-    "getpgrp setpgid getsid setsid prctl arch_prctl set_tid_address set_robust_list "
+    "getpgrp setpgid getsid setsid arch_prctl set_tid_address set_robust_list "
     "get_robust_list rseq futex futex_waitv restart_syscall getrlimit setrlimit prlimit64 "
     "getrusage times getpriority setpriority ioprio_get ioprio_set sched_yield sched_getaffinity "
     "sched_setaffinity sched_getparam sched_setparam sched_getscheduler sched_setscheduler "
@@ -91,7 +93,7 @@ static const char *const seccomp_allowed[] = {
 /* Allowed in the default set, refused in the strict one: debuggers, shared memory and queues by
  * key, and the corners of the kernel that a program which is judged does not need. */
 static const char *const seccomp_allowed_default[] = {
-    "ptrace process_vm_readv process_vm_writev seccomp vmsplice shmget shmat shmdt shmctl semget "
+    "ptrace process_vm_readv process_vm_writev seccomp vmsplice shmat shmdt shmctl semget "
     "semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink mq_timedsend "
     "mq_timedreceive mq_notify mq_getsetattr",
 };
@@ -128,6 +130,8 @@ struct seccomp_rule {
     { .arg = (n), .op = SCMP_CMP_EQ, .datum_a = (scmp_datum_t)(v) }
 #define SECCOMP_NE(n, v)                                                                           \
     { .arg = (n), .op = SCMP_CMP_NE, .datum_a = (scmp_datum_t)(v) }
+#define SECCOMP_LT(n, v)                                                                           \
+    { .arg = (n), .op = SCMP_CMP_LT, .datum_a = (scmp_datum_t)(v) }
 #define SECCOMP_GT(n, v)                                                                           \
     { .arg = (n), .op = SCMP_CMP_GT, .datum_a = (scmp_datum_t)(v) }
 #define SECCOMP_MASKED(n, mask, v)                                                                 \
@@ -152,6 +156,10 @@ struct seccomp_rule {
 
 #define SECCOMP_NO_FLAG(name, flag)                                                                \
     SECCOMP_BOTH(name, SECCOMP_ACT_DENY, SECCOMP_MASKED(0, flag, flag))
+/* Allowed without the bit, refused with it. */
+#define SECCOMP_NO_BIT(name, sets, n, bit, code)                                                   \
+    SECCOMP_RULE(name, sets, SCMP_ACT_ALLOW, SECCOMP_MASKED(n, bit, 0)),                           \
+        SECCOMP_RULE(name, sets, SCMP_ACT_ERRNO(code), SECCOMP_MASKED(n, bit, bit))
 #define SECCOMP_FILE_TYPE(name, n, action, type)                                                   \
     SECCOMP_BOTH(name, action, SECCOMP_MASKED(n, S_IFMT, type))
 #define SECCOMP_NO_FAMILY(family)                                                                  \
@@ -222,6 +230,22 @@ static const struct seccomp_rule seccomp_rules[] = {
     SECCOMP_BOTH("sync_file_range", SCMP_ACT_ERRNO(0)),
     SECCOMP_BOTH("msync", SCMP_ACT_ERRNO(0)),
     SECCOMP_BOTH("fadvise64", SCMP_ACT_ERRNO(0)),
+
+    /* Huge pages of the host's pool: where an administrator has set some aside (for a database, for
+     * virtual machines), any process may take them, and no memory cgroup counts them. */
+    SECCOMP_NO_BIT("mmap", SECCOMP_IN_BOTH, 3, MAP_HUGETLB, ENOMEM),
+    SECCOMP_NO_BIT("memfd_create", SECCOMP_IN_BOTH, 1, MFD_HUGETLB, EINVAL),
+    SECCOMP_NO_BIT("shmget", SECCOMP_IN_DEFAULT, 2, SHM_HUGETLB, EPERM),
+    SECCOMP_RULE("shmget", SECCOMP_IN_STRICT, SECCOMP_ACT_DENY),
+
+    /* prctl: everything up to now but PR_SCHED_CORE. Who has a core cookie of his own keeps all
+     * others from the sibling of the processor that he is on, and so takes twice his share. */
+    SECCOMP_BOTH("prctl", SCMP_ACT_ERRNO(EINVAL), SECCOMP_INT(0, PR_SCHED_CORE)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_LT(0, PR_SCHED_CORE)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_EQ(0, PR_SCHED_CORE + 1)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_MASKED(0, ~(uint64_t)63, 64)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_EQ(0, PR_SET_VMA)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_EQ(0, PR_SET_PTRACER)),
 
     /* socket: local ones; TCP, UDP and ping over IP; the kernel's routing answers (getifaddrs).
      * Other protocols load modules that few have read. These compare all 64 bits: what is too large

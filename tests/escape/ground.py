@@ -132,7 +132,8 @@ class Ground:
         self.pair = pair
         self.bystander = Bystander()
         self.neighbour = Neighbour(pair.client, binary)
-        self.mounts = [one for one in clean.mount_points() if "pinfold" not in one[0]]
+        # What somebody works with below /tmp is not the machine's.
+        self.mounts = [one for one in clean.mount_points() if "pinfold" not in one[0] and not one[0].startswith("/tmp/")]
         self.sysctls = sysctls()
         self.cgroups = cgroup_values(pair)
         self.programs = programs()

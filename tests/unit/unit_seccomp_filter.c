@@ -103,6 +103,18 @@ static const struct verdict verdicts[] = {
     SAME(restart_syscall, ALLOW, 0),
     SAME(rt_sigreturn, ALLOW, 0),
     SAME(memfd_create, ALLOW, 0),
+    SAME(memfd_create, ALLOW, 0, MFD_CLOEXEC | MFD_ALLOW_SEALING),
+    SAME(memfd_create, FAIL(EINVAL), 0, MFD_HUGETLB),
+    SAME(memfd_create, FAIL(EINVAL), 0, MFD_HUGETLB | MFD_CLOEXEC | HIGH),
+    SAME(prctl, ALLOW, PR_SET_NAME),
+    SAME(prctl, ALLOW, PR_SET_NO_NEW_PRIVS),
+    SAME(prctl, ALLOW, PR_SCHED_CORE - 1),
+    SAME(prctl, ALLOW, PR_SCHED_CORE + 1),
+    SAME(prctl, ALLOW, 127),
+    SAME(prctl, ALLOW, PR_SET_PTRACER),
+    SAME(prctl, ALLOW, 0x53564d41), /* PR_SET_VMA, with which libc names its memory */
+    SAME(prctl, FAIL(EINVAL), PR_SCHED_CORE),
+    SAME(prctl, FAIL(EINVAL), PR_SCHED_CORE | HIGH),
     SAME(landlock_create_ruleset, ALLOW, 0),
     SAME(pidfd_open, ALLOW, 0),
     SAME(setresuid, ALLOW, 0),
@@ -115,6 +127,7 @@ static const struct verdict verdicts[] = {
     CALL(process_vm_readv, ALLOW, FAIL(EPERM), 1),
     CALL(process_vm_writev, ALLOW, FAIL(EPERM), 1),
     CALL(shmget, ALLOW, FAIL(EPERM), IPC_PRIVATE),
+    SAME(shmget, FAIL(EPERM), IPC_PRIVATE, 1, SHM_HUGETLB | 0600),
     CALL(mq_open, ALLOW, FAIL(EPERM), 0),
 
     SAME(clone3, FAIL(ENOSYS), 0),
@@ -258,6 +271,21 @@ static void test_clone_flags(void **state) {
         }
     }
     assert_int_equal(ask(POLICY_SYSCALLS_STRICT, SYS_clone, CLONE_VM | CLONE_THREAD, 0, 0), ALLOW);
+}
+
+/* Whatever else is asked for: no page of the host's pool, which no cgroup counts. */
+static void test_huge_pages(void **state) {
+    (void)state;
+    struct seccomp_data d = {.nr = SYS_mmap, .arch = ARCH};
+    for (int set = 0; set < 2; set++) {
+        for (unsigned bit = 0; bit < 64; bit++) {
+            d.args[3] = 1ULL << bit | MAP_PRIVATE;
+            assert_int_equal(interpret(&programs[set], &d),
+                             d.args[3] & MAP_HUGETLB ? FAIL(ENOMEM) : ALLOW);
+            d.args[3] |= MAP_HUGETLB;
+            assert_int_equal(interpret(&programs[set], &d), FAIL(ENOMEM));
+        }
+    }
 }
 
 /* Every request of 16 bits, and a sample of the others, with all kinds of upper halves. */
@@ -539,9 +567,13 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verdicts),       cmocka_unit_test(test_clone_flags),
-        cmocka_unit_test(test_ioctl_requests), cmocka_unit_test(test_socket_families),
-        cmocka_unit_test(test_unknown),        cmocka_unit_test(test_strict_is_narrower),
+        cmocka_unit_test(test_verdicts),
+        cmocka_unit_test(test_clone_flags),
+        cmocka_unit_test(test_ioctl_requests),
+        cmocka_unit_test(test_huge_pages),
+        cmocka_unit_test(test_socket_families),
+        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_strict_is_narrower),
         cmocka_unit_test(test_real),
 #ifdef __x86_64__
         cmocka_unit_test(test_foreign),
