@@ -75,7 +75,11 @@ struct agent_verdict {
 };
 
 struct agent {
-    struct agent_options o;
+    struct agent_options o;     /* with what holds when nothing was said */
+    struct agent_options given; /* as it was said, now or when the session began */
+    json_t *saved;              /* a session's options, whose texts `given` borrows; owned */
+    const char *limit_from;     /* "option", "model" or "default": o.context */
+    bool limit_asked;           /* … a second time */
     struct target target;
     struct rest_hooks hooks;
     struct rest *rest;
@@ -114,6 +118,17 @@ struct agent {
     bool over;
     char why[400]; /* how it ended, one sentence */
 };
+
+/* agent_options.c: numbers that were not given are 0, budgets UINT64_MAX. */
+json_t *agent_options_save(struct agent *a);
+/* Takes what was not given now. Keeps a reference. */
+int agent_options_load(struct agent *a, json_t *saved, struct err *err);
+/* Fills a->o in. */
+int agent_options_settle(struct agent *a, struct err *err);
+
+/* agent_limit.c: sets o.context, o.answer and the budget of the conversation. */
+int agent_limit(struct agent *a, struct err *err);
+void agent_limit_again(struct agent *a); /* after an answer */
 
 /* agent_cmd.c sets it up; agent_loop.c */
 void agent_loop(struct agent *a);

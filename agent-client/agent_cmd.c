@@ -183,7 +183,7 @@ static int agent_cmd_open(struct agent *a, struct err *err) {
     if (intr_begin(&a->intr, err) < 0 || target_from_env(&a->target, err) < 0 ||
         (a->rest = rest_new(&a->target, &a->hooks, err)) == NULL ||
         project_open(&a->project, &options, a->rest, a->target.url, err) < 0 ||
-        agent_session_open(a, err) < 0)
+        agent_session_open(a, err) < 0 || agent_options_settle(a, err) < 0)
         return -1;
     return agent_tool_make(a->tools, &a->tool_count, err);
 }
@@ -191,6 +191,10 @@ static int agent_cmd_open(struct agent *a, struct err *err) {
 static int agent_cmd_begin(struct agent *a, struct err *err) {
     if (agent_cmd_model(a, err) < 0) {
         agent_end(a, AGENT_DENIED, "%s", err->text);
+        return -1;
+    }
+    if (agent_limit(a, err) < 0) {
+        agent_end(a, err->kind == ERR_LIMIT ? AGENT_CONTEXT : AGENT_USAGE, "%s", err->text);
         return -1;
     }
     if (agent_cmd_prices(a, err) < 0) {
@@ -203,10 +207,11 @@ static int agent_cmd_begin(struct agent *a, struct err *err) {
         return -1;
     }
     agent_say_event(a, "start",
-                    json_pack("{s:s, s:o, s:s, s:o, s:o}", "session", a->session, "workspace",
-                              agent_say_string(a->project.path), "rules", a->project.files.policy,
-                              "model", agent_say_string(a->o.model), "verify",
-                              agent_say_string(a->o.verify)));
+                    json_pack("{s:s, s:o, s:s, s:o, s:o, s:I, s:s}", "session", a->session,
+                              "workspace", agent_say_string(a->project.path), "rules",
+                              a->project.files.policy, "model", agent_say_string(a->o.model),
+                              "verify", agent_say_string(a->o.verify), "context",
+                              (json_int_t)a->o.context, "context_from", a->limit_from));
     if (project_push(&a->project, err) < 0 || agent_cmd_baseline(a, err) < 0) {
         agent_end(a, AGENT_UNREACHABLE, "%s", err->text);
         return -1;
@@ -223,6 +228,7 @@ static void agent_cmd_close(struct agent *a) {
     free(a->todo);
     free(a->task);
     free(a->verify);
+    json_decref(a->saved);
     agent_tool_unmake(a->tools, a->tool_count);
     agent_context_done(&a->context);
     agent_prices_done(&a->prices);
@@ -292,14 +298,14 @@ static int agent_cmd_do(const struct agent_options *o) {
         say_line("agent: out of memory");
         return AGENT_UNREACHABLE;
     }
-    a->o = *o;
+    a->o = a->given = *o;
     a->intr = (struct intr)INTR_NONE;
     a->dir = -1;
     a->begun_ms = clock_mono_ms();
     a->parent = getenv(AGENT_SESSION_ENV);
     if (a->parent != NULL && !agent_session_ok(a->parent))
         a->parent = NULL;
-    agent_context_init(&a->context, o->context - o->answer);
+    agent_context_init(&a->context, 0); /* agent_limit() */
     if (agent_cmd_open(a, &err) < 0)
         agent_end(a, err.kind == ERR_SYSTEM ? AGENT_UNREACHABLE : AGENT_USAGE, "%s", err.text);
     else if (agent_cmd_begin(a, &err) == 0)
@@ -319,21 +325,15 @@ static int agent_cmd_check(struct agent_options *o, const char *budget, struct e
     else if (o->verify == NULL || o->verify[strspn(o->verify, " ")] == '\0')
         return err_set(err, ERR_INVALID, 0,
                        "--verify COMMAND is missing: what shows that it is done?");
-    if (o->model_url == NULL || o->model == NULL)
+    if (o->resume == NULL && (o->model_url == NULL || o->model == NULL))
         return err_set(err, ERR_INVALID, 0, "which model? Give --model-url and --model");
-    if (o->answer * 2 > o->context)
+    if (o->context != 0 && o->answer * 2 > o->context)
         return err_set(err, ERR_INVALID, 0, "--answer must be at most half of --context");
     return budget != NULL ? agent_cmd_budget(o, budget, err) : 0;
 }
 
 static int agent_cmd_run(int argc, char **argv) {
-    struct agent_options o = {.max_iters = 50,
-                              .context = 32768,
-                              .answer = 4096,
-                              .wall_ms = 3600000,
-                              .step_ms = 600000,
-                              .budget_micro = UINT64_MAX,
-                              .budget_tokens = UINT64_MAX};
+    struct agent_options o = {.budget_micro = UINT64_MAX, .budget_tokens = UINT64_MAX};
     const char *budget = NULL;
     const struct opt table[] = {
         {"verify", 0, "COMMAND", OPT_STRING, &o.verify, 0, 0, "what must pass, in the sandbox"},
@@ -351,7 +351,7 @@ static int agent_cmd_run(int argc, char **argv) {
         {"wall", 0, "TIME", OPT_DURATION, &o.wall_ms, 0, 0, "for everything (1h)"},
         {"step-wall", 0, "TIME", OPT_DURATION, &o.step_ms, 0, 0, "for each command (10m)"},
         {"context", 0, "N", OPT_U64, &o.context, 2048, 100000000,
-         "tokens of the model's context (32768)"},
+         "tokens of the model's context (what its server says, or 32768)"},
         {"answer", 0, "N", OPT_U64, &o.answer, 64, 1000000, "tokens of one answer (4096)"},
         {"protect", 0, "PATTERN", OPT_LIST, &o.protect, 0, 0, "more files that must not change"},
         {"allow-tests", 0, NULL, OPT_FLAG, &o.allow_tests, 0, 0, "tests may be changed"},
@@ -359,7 +359,7 @@ static int agent_cmd_run(int argc, char **argv) {
          "verify in a copy of the sandbox, with what was installed there"},
         {"tests-first", 0, NULL, OPT_FLAG, &o.tests_first, 0, 0, "it must fail before it passes"},
         {"resume", 0, "ID", OPT_STRING, &o.resume, 0, 0,
-         "take a session up again: its task, its verifier"},
+         "take a session up again, with its task, verifier and options"},
         {"json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object a line; asks nobody"},
         {0},
     };

@@ -166,6 +166,8 @@ static int agent_loop_ask(struct agent *a, struct model_reply *reply, struct err
         agent_say_wait(a, "the model thinks");
         int rc = model_ask(a->model, &request, reply, err);
         agent_loop_charge(a, reply);
+        if (rc == 0)
+            agent_limit_again(a);
         if (rc == 0 || reply->failure != MODEL_OVERFLOW || attempt == 1)
             return rc;
         if (reply->context_tokens > a->o.answer &&

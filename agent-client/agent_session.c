@@ -83,7 +83,7 @@ static int agent_session_take(struct agent *a, const json_t *root, struct err *e
             return err_set(err, ERR_INVALID, 0, "the session %s is not understood", a->session);
         a->protected[a->protected_count++] = copy;
     }
-    return 0;
+    return agent_options_load(a, json_object_get(root, "options"), err);
 }
 
 static int agent_session_load(struct agent *a, struct err *err) {
@@ -128,14 +128,15 @@ static int agent_session_load(struct agent *a, struct err *err) {
 int agent_session_save(struct agent *a, struct err *err) {
     char name[AGENT_SESSION_SIZE + 8];
     json_t *root = json_pack(
-        "{s:i, s:s, s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o}",
+        "{s:i, s:s, s:s, s:s, s:s, s:s?, s:I, s:I, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o}",
         "version", AGENT_SESSION_VERSION, "workspace", a->project.path, "rules",
         a->project.files.policy, "task", a->o.task, "verify", a->o.verify, "todo", a->todo,
         "micro_usd", (json_int_t)a->micro_usd, "tokens", (json_int_t)a->tokens, "requests",
         (json_int_t)a->iterations, "changes", (json_int_t)a->changes, "wall_ms",
         (json_int_t)(a->spent_ms + clock_mono_ms() - a->begun_ms), "red", (int)a->red, "priceless",
-        (int)a->priceless, "baseline", agent_session_verdict(&a->baseline), "protected",
-        agent_session_protected(a), "messages", agent_context_save(&a->context));
+        (int)a->priceless, "options", agent_options_save(a), "baseline",
+        agent_session_verdict(&a->baseline), "protected", agent_session_protected(a), "messages",
+        agent_context_save(&a->context));
     char *text = root != NULL ? json_dumps(root, JSON_COMPACT) : NULL;
     json_decref(root);
     if (text == NULL)

@@ -130,6 +130,9 @@ struct model;
 struct model *model_new(const struct model_options *options, struct err *err);
 /* "openai" or "anthropic": the protocol that is spoken. */
 const char *model_provider(const struct model *m);
+/* How many tokens its context holds, as its server tells; 0 = it does not. Asks the same address as
+ * model_ask() and no other, for a few seconds at most. */
+uint64_t model_limit(const struct model *m);
 void model_free(struct model *m); /* wipes the key; NULL allowed */
 
 /* Asks. 0: *reply is an answer. -1: *err is one sentence, reply->failure says which kind, and

@@ -308,8 +308,10 @@ int model_http_post(struct model *m, struct model_attempt *attempt, struct model
         return err_set(err, ERR_SYSTEM, ENOMEM, "out of memory");
     }
     curl_easy_setopt(m->easy, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(m->easy, CURLOPT_POSTFIELDS, attempt->sent);
-    curl_easy_setopt(m->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)attempt->sent_len);
+    if (attempt->sent != NULL) {
+        curl_easy_setopt(m->easy, CURLOPT_POSTFIELDS, attempt->sent);
+        curl_easy_setopt(m->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)attempt->sent_len);
+    }
     curl_easy_setopt(m->easy, CURLOPT_OPENSOCKETDATA, &h);
     curl_easy_setopt(m->easy, CURLOPT_WRITEDATA, &h);
     curl_easy_setopt(m->easy, CURLOPT_HEADERDATA, &h);

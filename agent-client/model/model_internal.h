@@ -88,7 +88,7 @@ uint64_t model_error_u64(const json_t *object, const char *key);
 /* model_http.c: one attempt. */
 struct model_attempt {
     const struct model_wire *wire; /* set by the caller, as are body and answer */
-    const char *sent;              /* the request's body; borrowed */
+    const char *sent;              /* the request's body; borrowed; NULL = a GET */
     size_t sent_len;
     struct model_answer *answer;
     long status;

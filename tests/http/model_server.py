@@ -68,8 +68,10 @@ def anthropic(answer, number):
 class ModelServer:
     """With `with`: started on a free loopback port, stopped at the end."""
 
-    def __init__(self, script):
+    def __init__(self, script, told=None):
         self.script = script
+        self.told = told or {}  # {path: object}: what it says of itself
+        self.looked = []  # the paths that it was asked for beside the model
         self.requests = []
         outer = self
 
@@ -81,7 +83,21 @@ class ModelServer:
 
             def do_POST(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                outer.answer(self, json.loads(body))
+                if self.path.endswith(("/chat/completions", "/messages")):
+                    outer.answer(self, json.loads(body))
+                else:
+                    self.do_GET()
+
+            def do_GET(self):
+                outer.looked.append(self.path)
+                known = outer.told.get(self.path)
+                known = known() if callable(known) else known
+                body = json.dumps({"error": "no"} if known is None else known).encode()
+                self.send_response(404 if known is None else 200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
