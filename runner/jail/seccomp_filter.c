@@ -301,6 +301,7 @@ static int seccomp_write(struct seccomp_builder *b, const char *name, uint32_t a
                          unsigned count, const struct scmp_arg_cmp *cmp) {
     static const char *const ops[] = {[SCMP_CMP_EQ] = "EQ",
                                       [SCMP_CMP_NE] = "NE",
+                                      [SCMP_CMP_LT] = "LT",
                                       [SCMP_CMP_GT] = "GT",
                                       [SCMP_CMP_MASKED_EQ] = "MASKED_EQ"};
     int rc = buf_printf(b->json, b->err, "%s{\"names\":[\"%s\"],", b->comma, name);
@@ -320,14 +321,17 @@ static int seccomp_write(struct seccomp_builder *b, const char *name, uint32_t a
     return rc == 0 ? buf_puts(b->json, "]}", b->err) : -1;
 }
 
-/* Process 1 has yet to load the program, which has the last word. Until then two things are looked
- * at less closely: that call itself; and which sockets are made, because the 32-bit table has one
- * call for all of theirs, whose arguments no filter sees, and libseccomp does not take a rule that
- * would look at them. */
+/* Process 1 has yet to load the program, which has the last word. Until then three things are
+ * looked at less closely: that call itself; huge pages by shmget; and which sockets are made,
+ * because the 32-bit table has one call for all of theirs, whose arguments no filter sees, and
+ * libseccomp does not take a rule that would look at them. */
 static int seccomp_write_rule(struct seccomp_builder *b, const char *name, uint32_t action,
                               unsigned count, const struct scmp_arg_cmp *cmp) {
     if (strcmp(name, "seccomp") == 0) {
         return seccomp_write(b, name, SCMP_ACT_ALLOW, 0, NULL);
+    }
+    if (strcmp(name, "shmget") == 0 && count > 0) { /* one call for all of theirs, too */
+        return action == SCMP_ACT_ALLOW ? seccomp_write(b, name, action, 0, NULL) : 0;
     }
     if (strcmp(name, "socket") != 0 && strcmp(name, "socketpair") != 0) {
         return seccomp_write(b, name, action, count, cmp);
