@@ -7,11 +7,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "buf.h"
 #include "fd.h"
 #include "image.h"
 #include "image_import.h"
 #include "image_layout.h"
 #include "image_peek.h"
+#include "image_pull.h"
 #include "opt.h"
 #include "state.h"
 #include "str.h"
@@ -23,6 +25,7 @@ struct image_args {
     const char *state;
     struct image_bounds bounds;
     uint64_t ratio;
+    const char *auth, *ca_file;
     const char *operand[IMAGE_CMD_OPERANDS];
     int operands;
     bool help;
@@ -132,6 +135,55 @@ static int image_cmd_import(const struct image_args *args, const struct state *s
     return 0;
 }
 
+static void image_cmd_say(void *arg, const char *line) {
+    (void)arg;
+    printf("%s\n", line);
+    fflush(stdout);
+}
+
+/* NAME:PASSWORD, the first line of a file: arguments can be seen by others. */
+static int image_cmd_auth(const char *path, char auth[512], struct err *err) {
+    struct buf text;
+    int rc;
+
+    auth[0] = '\0';
+    if (path == NULL)
+        return 0;
+    buf_init(&text, 510);
+    rc = fd_read_file(AT_FDCWD, path, &text, err);
+    if (rc == 0)
+        snprintf(auth, 512, "%.*s", text.data != NULL ? (int)strcspn(text.data, "\r\n") : 0,
+                 text.data != NULL ? text.data : "");
+    buf_done(&text);
+    if (rc == 0 && strchr(auth, ':') == NULL)
+        rc = err_set(err, ERR_INVALID, 0, "the first line of %s is not NAME:PASSWORD", path);
+    return rc;
+}
+
+static int image_cmd_pull(const struct image_args *args, const struct state *state, int images,
+                          struct err *err) {
+    struct image_registry_ref ref;
+    struct image_pull pull = {.fetch = {.ref = &ref, .ca_file = args->ca_file},
+                              .ratio = args->ratio,
+                              .say = image_cmd_say};
+    fd_cleanup int lock = -1;
+    struct image_count count;
+    struct image image;
+    char auth[512];
+
+    if (image_registry_parse(args->operand[2], &ref, err) < 0 ||
+        image_cmd_auth(args->auth, auth, err) < 0)
+        return -1;
+    pull.fetch.user = auth[0] != '\0' ? auth : NULL;
+    lock = image_cmd_lock(state, err);
+    if (lock < 0)
+        return -1;
+    if (image_pull(images, args->operand[1], &pull, &args->bounds, &image, &count, err) < 0)
+        return err_wrap(err, "%s", args->operand[2]);
+    image_cmd_imported(&image, &count);
+    return 0;
+}
+
 static int image_cmd_list(const struct image_args *args, const struct state *state, int images,
                           struct err *err) {
     struct image_list list;
@@ -177,6 +229,7 @@ static int image_cmd_remove(const struct image_args *args, const struct state *s
 static const struct image_action image_actions[] = {
     {"import", 2, image_cmd_import},
     {"list", 0, image_cmd_list},
+    {"pull", 2, image_cmd_pull},
     {"remove", 1, image_cmd_remove},
 };
 
@@ -214,7 +267,7 @@ static const struct image_action *image_cmd_find(const struct image_args *args, 
         }
         return a;
     }
-    err_set(err, ERR_INVALID, 0, "expected import NAME FILE, list or remove NAME");
+    err_set(err, ERR_INVALID, 0, "expected import NAME FILE, pull NAME REF, list or remove NAME");
     return NULL;
 }
 
@@ -248,6 +301,10 @@ static int image_cmd_run(int argc, char **argv) {
          "import: entries of the archive (1000000)"},
         {"max-ratio", 0, "N", OPT_U64, &args.ratio, 1, 1000000,
          "import: a layer may unpack to N times its size (250)"},
+        {"auth", 0, "FILE", OPT_STRING, &args.auth, 0, 0,
+         "pull: NAME:PASSWORD for the registry, the first line of FILE"},
+        {"ca-file", 0, "FILE", OPT_STRING, &args.ca_file, 0, 0,
+         "pull: certificates to trust instead of this machine's"},
         {0},
     };
     const struct image_action *action;
@@ -259,6 +316,7 @@ static int image_cmd_run(int argc, char **argv) {
             "pinfold-server image import NAME FILE.tar [--state DIR]\n"
             "pinfold-server image import NAME LAYOUT[:TAG] [--state DIR]\n"
             "docker save REF | pinfold-server image import NAME - [--state DIR]\n"
+            "pinfold-server image pull NAME HOST/PATH[:TAG][@sha256:HEX] [--state DIR]\n"
             "pinfold-server image list [--state DIR]\n"
             "pinfold-server image remove NAME [--state DIR]",
             "Root file systems for jails, and for containers of the Docker back end. FILE.tar is "
@@ -272,7 +330,9 @@ static int image_cmd_run(int argc, char **argv) {
             "dropped; an image with entries that lead elsewhere is refused, whole. The digest "
             "that\n"
             "is shown (of the tar, of the OCI manifest, or Docker's id of the image) is what\n"
-            "policies and requests can ask for.",
+            "policies and requests can ask for. pull fetches from a registry, over HTTPS (HTTP "
+            "only\n"
+            "on this machine); what was broken off is continued by the next one.",
             table);
         return 0;
     }

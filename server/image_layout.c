@@ -232,7 +232,8 @@ static int image_layout_fill(struct image_layout *l, enum image_peek_form form, 
 
     if (fstat(l->source->fd, &st) < 0)
         return err_sys(err, "cannot read the image");
-    l->blobs = (struct image_blobs){.dir = l->source->fd, .stage = &l->stage};
+    l->blobs =
+        (struct image_blobs){.dir = l->source->fd, .ours = l->source->ours, .stage = &l->stage};
     if (!S_ISDIR(st.st_mode)) {
         unpacked = image_layout_open(l, err);
         if (unpacked < 0)

@@ -3,6 +3,8 @@
  * at, from a copy that nobody else can change. */
 #pragma once
 
+#include <stdbool.h>
+
 #include "err.h"
 #include "image.h"
 #include "image_extract.h"
@@ -12,6 +14,7 @@
 struct image_layout_source {
     int fd;          /* a directory, or an archive */
     const char *tag; /* "" = there must be only one image */
+    bool ours;       /* a directory that only we can change */
     uint64_t ratio;  /* a layer may unpack to that many times its size */
 };
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "clock.h"
-#include "image_pin.h"
+#include "pool_image.h"
 #include "str.h"
 
 #define POOL_KINDS_MAX 64
@@ -24,10 +24,8 @@ struct pool_kind {
     char image[WIRE_NAME_MAX];
     struct rootfs root;
     char ref[JAIL_IMAGE_MAX]; /* contained: how the engine names the image; else "" */
-    ino_t image_ino;          /* of the image that the template was made from */
-    struct timespec image_ctime;
-    uint8_t image_sha256[32]; /* zeros: "host" */
-    bool keep;                /* kept warm whether asked for or not */
+    struct pool_image made_of;
+    bool keep; /* kept warm whether asked for or not */
     uint64_t used_ns;
     unsigned want;
     unsigned count; /* building and ready, in jail[] */
@@ -112,77 +110,47 @@ static int pool_reference(struct pool *p, struct pool_kind *k, struct err *err) 
     if (strcmp(ref, k->ref) != 0) {
         pool_discard(k);
         (void)str_copy(k->ref, sizeof k->ref, ref);
-        memcpy(k->image_sha256, sha256, sizeof k->image_sha256);
+        memcpy(k->made_of.sha256, sha256, sizeof k->made_of.sha256);
     }
     return 0;
 }
 
-static int pool_stat_image(const struct pool *p, const struct pool_kind *k, struct stat *st,
-                           struct err *err) {
-    int dir = p->cfg.images_dirfd;
-    memset(st, 0, sizeof *st);
-    if (strcmp(k->image, ROOTFS_IMAGE_HOST) != 0 &&
-        (!str_is_name(k->image) || dir < 0 ||
-         fstatat(dir, k->image, st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISDIR(st->st_mode))) {
-        return err_set(err, ERR_INVALID, ENOENT, "there is no image %s", k->image);
-    }
-    return 0;
-}
-
-static bool pool_same_image(const struct pool_kind *k, const struct stat *st) {
-    return st->st_ino == k->image_ino && st->st_ctim.tv_sec == k->image_ctime.tv_sec &&
-           st->st_ctim.tv_nsec == k->image_ctime.tv_nsec;
-}
-
-/* A template follows its image, and with it go the warm jails that were made of the one before: an
- * image that was imported anew has another inode. */
+/* A template follows its image, and with it go the warm jails that were made of the one before. */
 static int pool_template(struct pool *p, struct pool_kind *k, struct err *err) {
-    struct stat st;
-    uint8_t sha256[32] = {0};
+    int images = p->cfg.images_dirfd;
+    struct pool_image now;
     if (p->cfg.host->maker->contained) {
         return pool_reference(p, k, err);
     }
-    if (pool_stat_image(p, k, &st, err) != 0) {
+    if (pool_image_look(images, k->image, &now, err) != 0) {
         return -1;
     }
-    if (k->root.mnt_ns >= 0 && pool_same_image(k, &st)) {
+    if (k->root.mnt_ns >= 0 && pool_image_same(&k->made_of, &now)) {
         return 0;
-    }
-    if (strcmp(k->image, ROOTFS_IMAGE_HOST) != 0 &&
-        image_pin_read(p->cfg.images_dirfd, k->image, sha256, err) != 0) {
-        return -1;
     }
     struct rootfs fresh = {.mnt_ns = -1};
     const struct rootfs_config cfg = {.image = k->image,
-                                      .images_dirfd = p->cfg.images_dirfd,
+                                      .images_dirfd = images,
                                       .writable = k->policy->writable,
                                       .rootless = p->cfg.host->rootless};
-    if (rootfs_build(&cfg, &fresh, err) != 0) {
+    if (pool_image_pin(images, k->image, &now, err) != 0 || rootfs_build(&cfg, &fresh, err) != 0) {
         return -1;
     }
     pool_discard(k);
     rootfs_done(&k->root);
     k->root = fresh;
-    k->image_ino = st.st_ino;
-    k->image_ctime = st.st_ctim;
-    memcpy(k->image_sha256, sha256, sizeof k->image_sha256);
-    /* The digest and the files must be those of one image, not of two that changed places. */
-    if (pool_stat_image(p, k, &st, err) != 0) {
-        return -1;
-    }
-    return pool_same_image(k, &st) ? 0
-                                   : err_set(err, ERR_INVALID, ESTALE,
-                                             "image %s is being replaced; try again", k->image);
+    k->made_of = now;
+    return pool_image_still(images, k->image, &now, err);
 }
 
 /* The policy's list once more, with the digest of what is there; and what is there must be what the
  * server saw when it took the request. */
 static int pool_check_image(const struct pool_kind *k, const struct pool_wish *wish,
                             struct err *err) {
-    if (policy_check_image(k->policy, k->image, k->image_sha256, err) != 0) {
+    if (policy_check_image(k->policy, k->image, k->made_of.sha256, err) != 0) {
         return -1;
     }
-    if (memcmp(wish->image_sha256, k->image_sha256, sizeof k->image_sha256) != 0) {
+    if (memcmp(wish->image_sha256, k->made_of.sha256, sizeof k->made_of.sha256) != 0) {
         return err_set(err, ERR_INVALID, ESTALE,
                        "image %s is not the one that was asked for: it has been replaced",
                        k->image);

@@ -174,7 +174,7 @@ static void test_without_backends(void **state) {
     build(text);
     char *at = strstr(text, ",\"backends\"");
     assert_non_null(at);
-    strcpy(at, "}");
+    memcpy(at, "}", 2);
     assert_int_equal(parse("p", text, strlen(text), &p, NULL), 0);
     assert_int_equal(p.backends, BACKEND_BIT(BACKEND_NATIVE));
     assert_int_equal(p.backend, BACKEND_NATIVE);
