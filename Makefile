@@ -17,7 +17,8 @@
 #   make install      copy programs, policies, units and pages below DESTDIR/PREFIX
 #   make deb          the Debian package, build/deb/pinfold_VERSION_ARCH.deb
 #   make test-deb     install, use, upgrade and purge it in a Debian root of its own
-#   make test-vm      the same package and its units on a virtual machine with systemd (minutes)
+#   make test-vm      a virtual machine with cgroup v2 alone: package and units, jails, limits and escapes,
+#                     then the same without root; PARTS="deploy native rootless"
 #   make build-deps   install the Debian packages that building needs
 #   make deps         install the Debian packages of all of the above
 #   make clean
@@ -272,8 +273,8 @@ test-deb:
 
 test-vm:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_deb) $(PACKAGES_testvm)
-	@+$(MAKE) --no-print-directory all
-	@tests/deploy/vm '$(B)'
+	@+$(MAKE) --no-print-directory all $(B)/tests/escape
+	@tests/deploy/vm '$(B)' $(PARTS)
 
 build-deps:
 	@deploy/deps.sh $(PACKAGES_build)
