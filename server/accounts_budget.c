@@ -84,6 +84,13 @@ void accounts_budget_settle(struct accounts_hold *hold, uint64_t used_ms) {
     accounts_budget_leave(hold);
 }
 
+void accounts_budget_refund(struct accounts_token *t, uint64_t unused_ms) {
+    for (struct accounts_token *at = t; at != NULL; at = at->parent) {
+        at->cpu_spent_ms = accounts_budget_minus(at->cpu_spent_ms, unused_ms);
+        accounts_spent(at);
+    }
+}
+
 void accounts_budget_release(struct accounts_hold *hold) {
     for (struct accounts_token *at = hold->token; at != NULL; at = at->parent)
         at->runs_spent = accounts_budget_minus(at->runs_spent, 1);

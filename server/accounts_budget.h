@@ -24,6 +24,8 @@ void accounts_budget_again(struct accounts_token *t, uint64_t cpu_ms, struct acc
 void accounts_budget_settle(struct accounts_hold *hold, uint64_t used_ms);
 /* It was never begun. */
 void accounts_budget_release(struct accounts_hold *hold);
+/* Some of what was settled turns out not to have been used. NULL allowed. */
+void accounts_budget_refund(struct accounts_token *t, uint64_t unused_ms);
 /* The next server begins it (accounts_budget_again()): it stays counted. */
 void accounts_budget_leave(struct accounts_hold *hold);
 /* May it start anything at this time? (Sandboxes use nothing of the other two by themselves.) */

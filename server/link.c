@@ -87,14 +87,14 @@ void link_drop(struct link *l, const struct err *why) {
     for (uint32_t i = 0; i < l->jail_count; i++) {
         struct link_jail *j = &l->jails[i];
         void *owner = j->owner;
-        void (*closed)(void *arg) = j->closed;
+        void (*closed)(void *arg, uint64_t cpu_ns) = j->closed;
         j->id = 0;
         j->owner = NULL;
         j->closed = NULL;
         if (owner != NULL)
             j->ops->lost(owner);
         else if (closed != NULL)
-            closed(j->closed_arg);
+            closed(j->closed_arg, UINT64_MAX);
     }
     link_forget(l);
     l->watch->down(l->watch->arg, l, &copy);
@@ -309,7 +309,7 @@ void link_close_jail(struct link_jail *j) {
     loop_defer(l->loop, &l->close, link_send_closes, l);
 }
 
-void link_close_then(struct link_jail *j, void (*closed)(void *arg), void *arg) {
+void link_close_then(struct link_jail *j, void (*closed)(void *arg, uint64_t cpu_ns), void *arg) {
     j->closed = closed;
     j->closed_arg = arg;
     link_close_jail(j);

@@ -188,9 +188,10 @@ void link_fail(struct link_jail *j, const char *why);
 /* The owner is done with the jail: nothing is heard of it any more. CLOSE is sent at the end of the
  * current round, after what the owner still does in it: its client's answer comes first. */
 void link_close_jail(struct link_jail *j);
-/* As link_close_jail(); closed(arg) is called when everything in it is dead, or when the connection
+/* As link_close_jail(); closed() is called when everything in it is dead, with the CPU time of what
+ * had no END, or (UINT64_MAX: nobody knows) when the connection
  * has ended. */
-void link_close_then(struct link_jail *j, void (*closed)(void *arg), void *arg);
+void link_close_then(struct link_jail *j, void (*closed)(void *arg, uint64_t cpu_ns), void *arg);
 struct link *link_of(const struct link_jail *j);
 
 /* What a jail used when somebody looked last. */

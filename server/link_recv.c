@@ -228,10 +228,10 @@ static int link_recv_closed(struct link *l, const struct link_recv_packet *p, st
         return err_set(err, ERR_PROTOCOL, 0, "%s closed a jail that is in use", l->name);
     if (j->closing)
         link_recv_closing_remove(l, j);
-    void (*closed)(void *arg) = j->closed;
+    void (*closed)(void *arg, uint64_t cpu_ns) = j->closed;
     link_jail_free(j);
     if (closed != NULL)
-        closed(j->closed_arg);
+        closed(j->closed_arg, ((const struct wire_closed *)p->data)->cpu_ns);
     l->watch->slot_free(l->watch->arg, l);
     return 0;
 }

@@ -322,6 +322,25 @@ void quota_spent(struct quota *q, struct accounts_user *user, struct accounts_to
     quota_written_soon(q, now);
 }
 
+void quota_unspent(struct quota *q, const char *user, struct accounts_token *token,
+                   uint64_t cpu_ns) {
+    struct quota_held h = {.user = q != NULL ? accounts_user_find(q->accounts, user) : NULL,
+                           .token = token};
+    struct quota_level at;
+    uint64_t ms = cpu_ns / QUOTA_NS_PER_MS;
+    bool now = false;
+    if (h.user == NULL || ms == 0)
+        return;
+    for (bool more = quota_first(&h, &at); more; more = quota_next(&at)) {
+        struct quota_use *use = quota_use_of(&at);
+        uint64_t *used = &use->v[QUOTA_CPU_MS_PER_DAY];
+        quota_turn_day(use);
+        *used -= ms < *used ? ms : *used;
+        now = quota_soil(q, &at, use) || now;
+    }
+    quota_written_soon(q, now);
+}
+
 void quota_add_user(struct quota *q, const char *name, enum quota_kind kind, int64_t delta) {
     struct accounts_user *user = q != NULL ? accounts_user_find(q->accounts, name) : NULL;
     if (user == NULL)

@@ -129,6 +129,9 @@ void quota_take_run(struct quota *q, struct quota_held *h);
 /* A step or an execution has used this much. */
 void quota_spent(struct quota *q, struct accounts_user *user, struct accounts_token *token,
                  uint64_t cpu_ns);
+/* Some of it turns out not to have been used. */
+void quota_unspent(struct quota *q, const char *user, struct accounts_token *token,
+                   uint64_t cpu_ns);
 /* Bytes that are stored for a user, or no longer. */
 void quota_add_user(struct quota *q, const char *user, enum quota_kind kind, int64_t delta);
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accounts_budget.h"
 #include "clock.h"
 #include "fd.h"
 #include "id.h"
@@ -40,6 +41,7 @@ void sandbox_free(struct sandbox *sb) {
         return;
     loop_timer_stop(sb->all->loop, &sb->life);
     loop_timer_stop(sb->all->loop, &sb->watchdog);
+    sandbox_settle(sb, UINT64_MAX);
     for (size_t i = 0; i < SANDBOX_PARTS; i++)
         if (sb->parts[i].part != NULL)
             sb->parts[i].ops->free(sb->parts[i].part);
@@ -174,13 +176,49 @@ void sandbox_task_signal(struct sandbox_task *t, int signal) {
         link_signal(sb->jail, t->number, signal);
 }
 
+/* How much it was is known when it is dead: until then the most that it can be is counted. */
+static void sandbox_owe(struct sandbox *sb, const struct sandbox_task *t) {
+    struct accounts_token *token = t->token != NULL ? t->token : sb->held.token;
+    uint64_t cpu_ns = t->ops->worst_cpu_ns(t);
+    struct sandbox_owed *owed = realloc(sb->owed, (sb->owed_count + 1) * sizeof(*owed));
+    quota_spent(sb->all->quota, sb->held.user, token, cpu_ns);
+    if (owed == NULL)
+        return; /* it stays counted */
+    sb->owed = owed;
+    owed[sb->owed_count].token = token != NULL ? accounts_token_ref(token) : NULL;
+    owed[sb->owed_count++].cpu_ns = cpu_ns;
+}
+
+/* Several share it by what each was counted as. */
+void sandbox_settle(struct sandbox *sb, uint64_t cpu_ns) {
+    uint64_t counted = 0;
+    for (size_t i = 0; i < sb->owed_count; i++)
+        counted += sb->owed[i].cpu_ns;
+    for (size_t i = 0; i < sb->owed_count; i++) {
+        struct sandbox_owed *o = &sb->owed[i];
+        if (cpu_ns < counted) {
+            /* In milliseconds the product is small enough. */
+            uint64_t share = (o->cpu_ns / CLOCK_NS_PER_MS) * (cpu_ns / CLOCK_NS_PER_MS + 1) /
+                             (counted / CLOCK_NS_PER_MS + 1);
+            uint64_t used =
+                share * CLOCK_NS_PER_MS < o->cpu_ns ? share * CLOCK_NS_PER_MS : o->cpu_ns;
+            quota_unspent(sb->all->quota, sb->spec.owner, o->token, o->cpu_ns - used);
+            accounts_budget_refund(o->token, (o->cpu_ns - used) / CLOCK_NS_PER_MS);
+        }
+        if (o->token != NULL)
+            accounts_token_unref(o->token);
+    }
+    free(sb->owed);
+    sb->owed = NULL;
+    sb->owed_count = 0;
+}
+
 void sandbox_lose_tasks(struct sandbox *sb, enum cause cause) {
     while (sb->tasks != NULL) {
         struct sandbox_task *t = sb->tasks;
         /* Or whoever deletes the sandbox before the end has used nothing. */
         if (cause == CAUSE_CANCELLED && t->ops->worst_cpu_ns != NULL)
-            quota_spent(sb->all->quota, sb->held.user, t->token != NULL ? t->token : sb->held.token,
-                        t->ops->worst_cpu_ns(t));
+            sandbox_owe(sb, t);
         sandbox_remove_task(sb, t);
         t->ops->lost(t, cause);
     }

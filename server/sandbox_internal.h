@@ -34,6 +34,11 @@ struct sandbox_op {
     bool late;       /* that was told: the answer is still to come */
 };
 
+struct sandbox_owed {
+    struct accounts_token *token; /* counted; NULL = none */
+    uint64_t cpu_ns;
+};
+
 struct sandbox_kept {
     struct wire_kept_exec exec;
     int fds[LINK_KEEP_FDS]; /* owned */
@@ -83,7 +88,9 @@ struct sandbox {
     enum sandbox_end why; /* GONE */
     char detail[160];     /* of `why`, "" = none */
     struct sandbox_failure failed;
-    uint64_t gone_ms;         /* since the epoch */
+    uint64_t gone_ms;          /* since the epoch */
+    struct sandbox_owed *owed; /* what tasks that were lost were counted as */
+    size_t owed_count;
     bool closing;             /* CLOSE was sent: it must not be freed */
     bool forgotten;           /* free it when it is closed */
     struct api_error failure; /* why it could not be opened */
@@ -97,6 +104,9 @@ struct sandbox {
 
 struct sandbox *sandbox_new(struct sandboxes *all, struct err *err);
 void sandbox_free(struct sandbox *sb);
+/* What the commands that ran when it ended have used, which the runner tells last (UINT64_MAX: it
+ * could not): what was counted beyond that is given back. */
+void sandbox_settle(struct sandbox *sb, uint64_t cpu_ns);
 /* All tasks are told that they are lost. */
 void sandbox_lose_tasks(struct sandbox *sb, enum cause cause);
 /* Tasks that the runner does not know any more are lost; the rest of what it kept goes to the

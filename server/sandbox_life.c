@@ -57,9 +57,10 @@ void sandbox_life_ttl(struct sandbox *sb, uint64_t ttl_ms) {
 
 /* Closing. */
 
-static void sandbox_life_closed(void *arg) {
+static void sandbox_life_closed(void *arg, uint64_t cpu_ns) {
     struct sandbox *sb = arg;
     sb->closing = false;
+    sandbox_settle(sb, cpu_ns);
     loop_timer_stop(sb->all->loop, &sb->watchdog);
     sandbox_wait_tell(sb, true, NULL);
     sandboxes_closed(sb->all, sb);

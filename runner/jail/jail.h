@@ -147,6 +147,7 @@ struct jail {
     unsigned lost;                /* children in a row that died before they were used */
     bool sandbox;                 /* several at once: each has its own pids and CPU share */
     bool reported;                /* failed() was called */
+    uint64_t lost_cpu_ns;         /* of executions that ended with it */
     struct layers_volume *volume; /* NULL = it is the tmpfs that set-up made */
 };
 

@@ -204,6 +204,9 @@ void jail_close_execs(struct jail *j) {
     loop_timer_stop(j->host->loop, &j->stock_timer);
     jail_gather(j);
     for (struct exec *x = j->execs; x != NULL; x = x->next) {
+        if (x->state == EXEC_RUNNING || x->state == EXEC_DRAINING) {
+            j->lost_cpu_ns += exec_cpu_ns(x);
+        }
         exec_close(x);
     }
 }

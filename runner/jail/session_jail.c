@@ -52,6 +52,7 @@ void session_send_closed(struct session_jail *e) {
     struct wire_closed msg;
     memset(&msg, 0, sizeof msg);
     wire_head_init(&msg.head, WIRE_CLOSED, sizeof msg, e->id, 0);
+    msg.cpu_ns = e->lost_cpu_ns;
     if (s != NULL) {
         session_remove(s, e);
     } else {
@@ -100,6 +101,7 @@ static void session_jail_gone(void *arg, struct jail *jail) {
     layers_close(jail->volume);
     jail->volume = NULL;
     session_exec_drop_all(e);
+    e->lost_cpu_ns = jail->lost_cpu_ns;
     pool_release(e->cfg->pool, jail);
     e->jail = NULL;
     session_send_closed(e);

@@ -69,6 +69,7 @@ struct session_jail {
     bool busy_layers;       /* an operation on its volume: nothing starts */
     enum wire_disk disk;
     char key[WIRE_NAME_MAX], from[WIRE_NAME_MAX];
+    uint64_t lost_cpu_ns;             /* of what ran when it ended; for CLOSED */
     uint64_t looked;                  /* the last look that told of it */
     struct session_control *controls; /* the first is in progress */
     bool controlling;

@@ -324,6 +324,7 @@ struct wire_failed {
 
 struct wire_closed {
     struct wire_head head;
+    uint64_t cpu_ns; /* of executions that ran until then, and had no END */
 };
 
 /* Sent when something in it changes; health is "" when all is well. */

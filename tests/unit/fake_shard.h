@@ -202,6 +202,7 @@ static inline void fake_send_end(struct fake_shard *f, uint64_t jail, uint32_t e
 static inline void fake_send_closed(struct fake_shard *f, uint64_t jail) {
     struct wire_closed closed;
     memset(&closed, 0, sizeof(closed));
+    closed.cpu_ns = 5000;
     fake_send(f, &closed, sizeof(closed), WIRE_CLOSED, jail, 0);
 }
 

@@ -76,7 +76,8 @@ static void on_kept_exec(void *owner, const struct wire_kept_exec *kept,
     memcpy(s->fds, fds, sizeof(s->fds));
 }
 
-static void on_closed(void *arg) {
+static void on_closed(void *arg, uint64_t cpu_ns) {
+    assert_int_equal(cpu_ns, 5000);
     ((struct seen *)arg)->closed++;
 }
 
