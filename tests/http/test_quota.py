@@ -290,3 +290,19 @@ def _(_):
         one.wait_state(rest[1], ("running",))
         one.delete("/v1/runs/" + rest[1])
         check.eventually(lambda: me(one)["used"]["runs"] == 0, 5, "everything is given back")
+
+
+@test("what is deleted with its sandbox counts with what it has used, and no more", case=140)
+def _(pair):
+    client = user(pair)
+    used = lambda: me(client)["used"]["cpu_ms_per_day"]
+    for argv, least, most in ((["sleep", "60"], 0, 400),
+                              (["sh", "-c", "while :; do :; done"], 20, 2000)):
+        before = used()
+        path = "/v1/sandboxes/" + client.post("/v1/sandboxes", {}).json()["id"]
+        for _ in range(2):
+            answer = client.post(path + "/exec", {"argv": argv, "background": True})
+            check.equal(answer.status, 202, "exec")
+        time.sleep(1)
+        check.equal(client.delete(path).status, 204, "DELETE")
+        check.within(least, used() - before, most, "CPU time of %s" % argv[0])
