@@ -60,6 +60,7 @@ struct project {
     struct rest *rest;                 /* borrowed */
     char sandbox[PROJECT_SANDBOX_MAX]; /* "" = none yet */
     char url[256];
+    uint64_t room;                    /* bytes that the sandbox can hold; 0 = not known */
     struct ws_tree tree;              /* as it was sent */
     unsigned char sent[WS_TREE_HASH]; /* digest of what the sandbox has of us */
     bool synced;                      /* `sent` counts */

@@ -9,6 +9,13 @@
 #define PROJECT_BOX_IDLE_MS ((json_int_t)8 * 3600 * 1000)
 #define PROJECT_BOX_TTL_MS ((json_int_t)7 * 24 * 3600 * 1000)
 
+/* What is more than it can hold need not be read here, nor be sent. */
+static void project_box_room(struct project *p, const json_t *answer) {
+    json_int_t bytes = json_integer_value(
+        json_object_get(json_object_get(json_object_get(answer, "limits"), "disk_bytes"), "value"));
+    p->room = bytes > 0 ? (uint64_t)bytes : 0;
+}
+
 /* 1 = it is there, 0 = it is gone, -1. */
 static int project_box_look(struct project *p, struct err *err) {
     char path[160];
@@ -25,6 +32,8 @@ static int project_box_look(struct project *p, struct err *err) {
     const char *state = json_string_value(json_object_get(answer, "state"));
     bool gone = state == NULL || strcmp(state, "gone") == 0;
     bool paused = state != NULL && strcmp(state, "paused") == 0;
+    if (!gone)
+        project_box_room(p, answer);
     json_decref(answer);
     if (gone)
         return 0;
@@ -59,6 +68,8 @@ static int project_box_new(struct project *p, json_int_t ttl_ms, json_int_t idle
         rc = err_set(err, ERR_PROTOCOL, 0, "the server's answer names no sandbox");
     else
         memcpy(to, id, strlen(id) + 1);
+    if (rc == 0)
+        project_box_room(p, answer);
     json_decref(answer);
     return rc;
 }

@@ -30,6 +30,7 @@ int project_look(struct project *p, struct err *err) {
     struct ws_tree_options o = {.root = p->root,
                                 .may_send = project_push_may_send,
                                 .arg = p,
+                                .bytes_max = p->room,
                                 .before = known ? &before : NULL,
                                 .same_policy =
                                     known && memcmp(policy, p->rules.digest, sizeof(policy)) == 0};

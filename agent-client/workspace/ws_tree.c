@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <linux/openat2.h>
 #include <sodium.h>
 #include <stdio.h>
@@ -206,6 +207,14 @@ static int ws_tree_file(struct ws_walk *w, struct ws_entry *e, const struct stat
     e->inode = (uint64_t)st->st_ino;
     if (e->withheld)
         return 0;
+    w->tree->bytes += e->size;
+    if (w->options->bytes_max != 0 && w->tree->bytes > w->options->bytes_max)
+        return err_set(err, ERR_LIMIT, 0,
+                       "with %.200s (%" PRIu64
+                       " MiB) the files of the workspace have more than the "
+                       "%" PRIu64 " MiB that the sandbox can hold; leave some out in "
+                       ".pinfoldignore",
+                       e->path, e->size >> 20, w->options->bytes_max >> 20);
     if (st->st_nlink > 1 && ws_tree_named(w, e, st, err) < 0)
         return -1;
     if (ws_tree_known(w, e, was)) {

@@ -36,6 +36,7 @@ struct ws_tree {
     size_t count, alloc;
     size_t withheld, left_out; /* left_out: ignored entries that were seen (not what is below) */
     size_t hashed;             /* files that were read */
+    uint64_t bytes;            /* of the files that would be sent */
     uint64_t taken_ns;         /* when the picture was begun; CLOCK_REALTIME */
     bool digested;             /* ws_tree_digest() is known: */
     unsigned char digest[WS_TREE_HASH];
@@ -48,6 +49,7 @@ struct ws_tree_options {
     /* May this path be sent? NULL = everything. */
     bool (*may_send)(void *arg, const char *path);
     void *arg;
+    uint64_t bytes_max; /* of all files that would be sent; 0 = as many as there are */
     /* The picture before, or NULL; and what the answers of may_send depend on: when it is another
      * than then, it is asked again. */
     const struct ws_tree *before;
