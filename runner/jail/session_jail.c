@@ -156,7 +156,8 @@ static bool session_admit(struct session_jail *e) {
     struct err why;
     int rc = pool_take(e->cfg->pool, &wish, &session_jail_events, e, &e->jail, &why);
     if (rc < 0) {
-        session_send_failed(e, why.kind == ERR_INVALID ? "image" : "open", why.code, why.text);
+        const char *layer = e->cfg->backend == BACKEND_DOCKER ? "engine" : "open";
+        session_send_failed(e, why.kind == ERR_INVALID ? "image" : layer, why.code, why.text);
         session_send_closed(e);
     } else if (rc == 0 && jail_is_ready(e->jail)) {
         session_jail_ready(e, e->jail);

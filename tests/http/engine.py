@@ -24,7 +24,7 @@ from check import fail
 
 IMAGE = "pinfold-test:host"
 BUSYBOX = "pinfold-test:busybox"
-CLEAN_SECONDS = 10
+CLEAN_SECONDS = 15
 
 _engines = []
 
@@ -280,6 +280,15 @@ class DockerPair(harness.Pair):
         seen["descriptors of the runner"] = (seen["descriptors of the runner"] + 4) // 16
         seen["containers"] = len(self.engine.containers())
         return seen
+
+    def rest(self):
+        self.client.close()
+        self.bases = self.guard.dirs or clean.cgroup_bases(self.runner_pid)
+        self.base = clean.settle(self.snapshot, seconds=60, still=3)
+        self.base["marked processes"] = []
+
+    def warm_up(self, runs=None):
+        super().warm_up(runs if runs is not None else ({"policy": "default"},))
 
     def check_clean(self, seconds=None, skip=()):
         # The next warm container is there when the engine has made it.
