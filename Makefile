@@ -99,7 +99,7 @@ INC_tests/bench := agent-client/permission agent-client/undo runner/base
 # Libraries by pkg-config name, per directory that calls them.
 PKG_runner/policy := jansson libsodium
 PKG_runner/jail := libseccomp libcap libcgroup
-PKG_runner/docker := libcurl jansson libsodium
+PKG_runner/docker := libcurl jansson libsodium libarchive
 PKG_server/api := jansson libsodium
 PKG_server := libmicrohttpd gnutls libarchive libsodium libcap sqlite3 libcurl
 PKG_agent-client/model := jansson libcurl

@@ -2,12 +2,19 @@
  * the directories that are mounted on. It is made once, named after what it is made of, and found
  * again by that name. */
 #include <errno.h>
+#include <fcntl.h>
 #include <jansson.h>
+#include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
 
+#include "clock.h"
+#include "fd.h"
+#include "load.h"
 #include "maker_internal.h"
 #include "recipe.h"
 #include "str.h"
@@ -15,6 +22,7 @@
 #define DERIVE_REPO "pinfold-jail"
 #define DERIVE_LAYER_MAX (16u << 20)
 #define DERIVE_MS 60000u
+#define DERIVE_LOOK_NS (100 * CLOCK_NS_PER_MS)
 
 static void derive_find(struct container *c);
 
@@ -182,9 +190,96 @@ static int derive_name(struct container *c, const char *id) {
     return n < (int)sizeof c->image ? 0 : -1;
 }
 
+/* ---- loading it ---- */
+
+void derive_stop(struct maker *m) {
+    loop_del(m->cfg.loop, &m->load.src);
+    fd_close(&m->load.sock);
+    if (m->load.busy) {
+        (void)kill(m->load.pid, SIGKILL); /* our own child, not waited for */
+        (void)waitpid(m->load.pid, NULL, 0);
+        m->load.busy = false;
+    }
+}
+
+static void derive_report(void *arg, uint32_t events) {
+    struct maker *m = arg;
+    struct maker_load *l = &m->load;
+    struct load_report r;
+    int fds[FD_PASS_MAX];
+    size_t nfds = 0;
+    struct err err;
+    (void)events;
+    ssize_t n = fd_recv(l->sock, &r, sizeof r, fds, &nfds, NULL, &err);
+    if (n < 0 && err.code == EAGAIN) {
+        return;
+    }
+    for (size_t i = 0; n > 0 && i < nfds; i++) {
+        fd_close(&fds[i]);
+    }
+    bool whole = n == (ssize_t)sizeof r;
+    r.text[sizeof r.text - 1] = '\0';
+    const char *text = whole ? r.text : "it was not loaded to its end";
+    l->code = whole ? r.code : EIO;
+    str_escape(l->text, sizeof l->text, text, strlen(text));
+    derive_stop(m); /* it has nothing more to do */
+}
+
+static int derive_load_start(struct container *c, struct err *err) {
+    struct maker *m = c->maker;
+    struct maker_load *l = &m->load;
+    fd_cleanup int dir =
+        openat(m->cfg.images_dirfd, c->image_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (dir < 0) {
+        return err_sys(err, "opening image %s", c->image_name);
+    }
+    const struct load_wish wish = {
+        .engine = m->cfg.socket, .prefix = engine_prefix(m->engine), .ref = c->ref, .image = dir};
+    if (load_start(&wish, &l->sock, &l->pid, err) != 0) {
+        return -1;
+    }
+    l->busy = true;
+    l->number++;
+    (void)str_copy(l->ref, sizeof l->ref, c->ref);
+    if (loop_add(m->cfg.loop, &l->src, l->sock, EPOLLIN, derive_report, m, err) != 0) {
+        derive_stop(m);
+        return -1;
+    }
+    return 0;
+}
+
+static void derive_again(void *arg) {
+    derive_image(arg);
+}
+
+/* Looks again a little later, until it is there or could not be loaded; the jail's own patience
+ * ends it when that takes long. */
+static void derive_load(struct container *c) {
+    struct maker_load *l = &c->maker->load;
+    struct err err;
+    if (!l->busy && c->load != 0 && c->load == l->number && l->code != 0) {
+        (void)err_set(&err, ERR_STATE, l->code, "image %s: %s", c->image_name, l->text);
+        container_fail(c, JAIL_STAGE_IMAGE, &err);
+        return;
+    }
+    if (!l->busy && derive_load_start(c, &err) != 0) {
+        container_fail(c, JAIL_STAGE_IMAGE, &err);
+        return;
+    }
+    c->load = strcmp(l->ref, c->ref) == 0 ? l->number : 0;
+    c->phase = CONTAINER_LOAD;
+    (void)loop_timer_at(c->maker->cfg.loop, &c->timer, clock_mono_ns() + DERIVE_LOOK_NS,
+                        derive_again, c, NULL);
+}
+
 static void derive_looked(void *arg, const struct engine_reply *reply) {
     struct container *c = arg;
     if (container_stopped(c)) {
+        return;
+    }
+    if (reply->status == 404 &&
+        strncmp(c->ref, MAKER_IMAGE_PREFIX, strlen(MAKER_IMAGE_PREFIX)) == 0) {
+        derive_load(c);
         return;
     }
     if (reply->status != 200) {

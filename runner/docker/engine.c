@@ -331,6 +331,10 @@ const char *engine_health(const struct engine *e) {
     return e->health;
 }
 
+const char *engine_prefix(const struct engine *e) {
+    return e->prefix;
+}
+
 const char *engine_version(const struct engine *e) {
     return e->version;
 }

@@ -53,6 +53,8 @@ int engine_ask(struct engine *e, const struct engine_request *q, engine_done *do
 
 /* "" or one sentence: why it cannot be used now. */
 const char *engine_health(const struct engine *e);
+/* "/v1.41": what paths begin with. */
+const char *engine_prefix(const struct engine *e);
 /* "20.10.24 (API 1.41)", for people; "" before the first answer. */
 const char *engine_version(const struct engine *e);
 /* How often it has come back: what was known of it before may be gone. */

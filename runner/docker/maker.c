@@ -94,6 +94,7 @@ struct maker *maker_new(const struct maker_config *cfg, struct err *err) {
         return NULL;
     }
     m->cfg = *cfg;
+    m->load.sock = m->load.src.fd = -1;
     m->jails = (struct jail_maker){.contained = true,
                                    .arg = m,
                                    .begin = container_begin,
@@ -114,6 +115,7 @@ void maker_free(struct maker *m) {
     if (m == NULL) {
         return;
     }
+    derive_stop(m);
     loop_timer_stop(m->cfg.loop, &m->sweep_timer);
     engine_free(m->engine);
     free(m->profile[0]);

@@ -18,8 +18,22 @@ struct maker_image {
     char derived[JAIL_IMAGE_MAX];
 };
 
+/* An imported image on its way to the engine (load.h), one at a time. It goes on when whoever asked
+ * for it has given up: the next one finds it there. */
+struct maker_load {
+    char ref[JAIL_IMAGE_MAX]; /* "" = none yet */
+    uint64_t number;          /* counts up */
+    bool busy;
+    int code; /* of the last one that ended; 0 = done */
+    char text[256];
+    int sock;
+    pid_t pid;
+    struct loop_source src;
+};
+
 enum container_phase {
     CONTAINER_LOOK,   /* for the image */
+    CONTAINER_LOAD,   /* it is on its way to the engine */
     CONTAINER_FIND,   /* for the one that was derived of it */
     CONTAINER_BASE,   /* a container is made to derive it */
     CONTAINER_FILL,   /* process 1 is put into that */
@@ -48,6 +62,7 @@ struct container {
     char id[MAKER_ID_SIZE];
     char ref[JAIL_IMAGE_MAX]; /* what was asked for */
     char image_name[WIRE_NAME_MAX];
+    uint64_t load;              /* the number of the one that it waits for */
     char image[JAIL_IMAGE_MAX]; /* the derived one */
     enum policy_syscalls syscalls;
     uint32_t writable;
@@ -72,6 +87,7 @@ struct maker {
     struct container *containers;
     struct maker_image image[MAKER_IMAGES_MAX];
     unsigned images, image_next;
+    struct maker_load load;
     bool sweeping, sweep_again, swept;
     unsigned sweep_left;
     struct loop_timer sweep_timer;
@@ -91,6 +107,9 @@ bool container_stopped(struct container *c);
 
 /* derive.c: container_create() or container_fail() follows. */
 void derive_image(struct container *c);
+
+/* Ends what is being loaded. */
+void derive_stop(struct maker *m);
 
 /* sweep.c: removes what nobody knows, as soon as the engine answers. */
 void sweep_soon(struct maker *m, uint64_t wait_ns);

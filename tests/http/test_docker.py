@@ -1,0 +1,300 @@
+"""Containers beside native jails: what the engine is told, which back end a request gets, ends with
+the kernel's evidence, sandboxes, and an engine that hangs, dies or comes back.
+
+One engine and one pair with both back ends serve all of it. The image that stands for "host" is
+busybox with everything in its configuration that an image could want to weaken a container with."""
+
+import contextlib
+import json
+import os
+import signal
+import time
+
+import check
+import engine
+import harness
+from box import Box
+from suite import Skip, test
+
+HOSTILE = {
+    "User": "0:0",
+    "Entrypoint": ["/bin/false"],
+    "Cmd": ["--evil"],
+    "Env": ["LD_PRELOAD=/evil.so", "EVIL=1"],
+    "Volumes": {"/data": {}, "/etc/evil": {}},
+    "ExposedPorts": {"80/tcp": {}},
+    "Healthcheck": {"Test": ["CMD", "/bin/false"], "Interval": 1000000000},
+    "WorkingDir": "/evil",
+    "StopSignal": "SIGUSR1",
+}
+
+_pair = []
+
+
+def hostile(one):
+    """busybox with that configuration, as an image of the engine."""
+    one.load(engine.BUSYBOX, engine.busybox())
+    body = json.dumps({"Image": engine.BUSYBOX, "Entrypoint": ["/bin/true"]})
+    status, text = one.ask("POST", "/v1.41/containers/create?name=hostile", body)
+    check.equal(status, 201, "making a container: %s" % text)
+    status, text = one.ask(
+        "POST", "/v1.41/commit?container=hostile&repo=pinfold-test&tag=hostile", json.dumps(HOSTILE)
+    )
+    check.equal(status, 201, "making an image: %s" % text)
+    one.ask("DELETE", "/v1.41/containers/hostile?force=1")
+    return "pinfold-test:hostile"
+
+
+def pair():
+    """The one for all of these tests."""
+    if harness.why_no_docker():
+        raise Skip(harness.why_no_docker())
+    if not _pair:
+        one = engine.Engine().start()
+        made = engine.DockerPair(native=True, engine=one, image=hostile(one), warm=2, shards=1)
+        try:
+            made.start()
+        except BaseException:
+            made.discard()
+            raise
+        _pair.append(made)
+    return _pair[0]
+
+
+def run(backend="docker", **request):
+    return pair().client.run(backend=backend, **request)
+
+
+def ours(one):
+    return [c for c in one.engine.containers() if "dev.pinfold.owner" in c["Labels"]]
+
+
+def until(what, seconds, condition):
+    end = time.monotonic() + seconds
+    while True:
+        seen = condition()
+        if seen:
+            return seen
+        if time.monotonic() > end:
+            check.fail("%s: not within %s s\n%s", what, seconds, pair().logs())
+        time.sleep(0.05)
+
+
+def reasons():
+    answer = pair().client.get("/readyz")
+    return {one["layer"]: one["message"] for one in answer.json().get("reasons", [])}
+
+
+def docker(name, **options):
+    return test(name, own=True, **{"deadline": 90, **options})
+
+
+@docker("one server serves both back ends, and says which it was")
+def _(_):
+    for backend in ("docker", "native"):
+        answer = check.ok(run(backend, argv=["echo", backend]))
+        check.equal(answer["backend"], backend, "backend")
+        check.equal(answer["steps"][0]["stdout"], backend + "\n", "stdout")
+    answer = check.ok(pair().client.run(argv=["true"]))
+    check.equal(answer["backend"], "native", "the policy's own")
+    listed = pair().client.get("/v1/capabilities").json()["backends"]
+    check.equal([one["name"] for one in listed], ["native", "docker"], "back ends")
+    names = {one["name"] for one in listed[0]["capabilities"]}
+    check.equal({one["name"] for one in listed[1]["capabilities"]}, names, "what is proved")
+    weak = [c["name"] for c in listed[1]["capabilities"] if c["status"] != "enforced" and c["required"]]
+    check.equal(weak, [], "what is not enforced")
+
+
+@docker("a back end that the policy does not allow, or that nobody knows, is refused by field")
+def _(_):
+    answer = pair().client.post("/v1/runs", {"argv": ["true"], "backend": "podman"})
+    check.equal((answer.status, answer.json()["error"]["field"]), (400, "/backend"), "unknown")
+    answer = pair().client.post("/v1/runs", {"argv": ["true"], "backend": "docker", "image": "nope"})
+    check.equal((answer.status, answer.json()["error"]["field"]), (400, "/image"), "image")
+
+
+@docker("whatever the image says, the engine is told of no privilege, mount, device or network")
+def _(_):
+    with Box.make(pair().client, backend="docker") as box:
+        check.equal(box.text("id -u; id -g; pwd").split(), ["1000", "1000", "/workspace"], "user")
+        seen = [pair().engine.json("/containers/%s/json" % c["Id"]) for c in ours(pair())]
+        check.true(seen, "no container is there")
+        for one in seen:
+            host, config = one["HostConfig"], one["Config"]
+            check.equal(host["NetworkMode"], "none", "network")
+            check.equal(host["ReadonlyRootfs"], True, "root")
+            check.equal(host["CapDrop"], ["ALL"], "capabilities dropped")
+            check.equal(host["CapAdd"] or [], [], "capabilities added")
+            check.equal(host["Privileged"], False, "privileged")
+            check.equal((host["Binds"] or [], host.get("Mounts") or []), ([], []), "mounts asked for")
+            check.equal(host["Devices"] or [], [], "devices")
+            check.equal((host["PidMode"], host["IpcMode"], host["UTSMode"]), ("", "none", ""), "name spaces")
+            check.equal(host["UsernsMode"], "", "user name space")
+            check.equal(host["Memory"], host["MemorySwap"], "memory without swap")
+            check.true(host["Memory"] > 0 and host["PidsLimit"] > 0 and host["CpuQuota"] > 0, "limits")
+            check.true({"core", "nofile", "fsize"} <= {u["Name"] for u in host["Ulimits"]}, "ulimits")
+            check.equal(list(host["Tmpfs"]), ["/workspace"], "what can be written")
+            check.true("no-new-privileges" in host["SecurityOpt"], "no-new-privileges")
+            profile = [o for o in host["SecurityOpt"] if o.startswith("seccomp=")]
+            check.equal(json.loads(profile[0][8:])["defaultAction"], "SCMP_ACT_ERRNO", "seccomp")
+            check.equal(config["User"], "1000:1000", "user")
+            check.equal(config["Entrypoint"], ["/.pinfold-init", "contained"], "process 1")
+            check.true(config["Labels"]["dev.pinfold.jail"] in one["Name"], "label")
+
+
+@docker("nothing of the host or of the engine is mounted inside, volumes of the image neither")
+def _(_):
+    text = check.text(check.ok(run(sh="cat /proc/self/mountinfo; env; ls /sys; cat /etc/resolv.conf; ls /data")))
+    points = {line.split()[4] for line in text.splitlines() if " - " in line}
+    wanted = {"/", "/proc", "/dev", "/dev/pts", "/workspace", "/home/user", "/tmp", "/var/tmp", "/dev/shm"}
+    check.equal({p for p in points if not p.startswith("/proc/")}, wanted, "mounts")
+    check.true("EVIL" not in text and "LD_PRELOAD" not in text, "environment of the image")
+    check.true("nameserver" not in text, "resolv.conf of the host")
+
+
+@docker("containers have the limits of the policy, without a doubt about who was killed")
+def _(_):
+    answer = run(sh="x=a; while :; do x=$x$x; done", limits={"mem_bytes": 32 << 20})
+    check.equal(answer["steps"][0]["end"]["cause"], "memory", "cause")
+    check.true(answer["steps"][0]["end"]["evidence"]["oom_kills"] >= 1, "the kernel's counter")
+    end = run(sh="kill -9 $$")["steps"][0]["end"]
+    check.equal((end["cause"], end["signal"]), ("signal", 9), "a SIGKILL of its own")
+    end = run(sh="exit 137")["steps"][0]["end"]
+    check.equal((end["cause"], end["exit_code"]), ("exit", 137), "an exit code")
+    end = run(argv=["sleep", "60"], limits={"wall_ms": 300})["steps"][0]["end"]
+    check.equal(end["cause"], "wall_time", "cause")
+    end = run(sh="while :; do :; done", limits={"cpu_ms": 200})["steps"][0]["end"]
+    check.equal(end["cause"], "cpu_time", "cause")
+    end = run(argv=["/nope"])["steps"][0]["end"]
+    check.equal((end["cause"], end["evidence"].get("path")), ("start", "/nope"), "start")
+
+
+@docker("steps have limits and ends of their own, and files go in and out")
+def _(_):
+    answer = run(
+        steps=[
+            {"sh": "cat in > out; echo one"},
+            {"sh": "sleep 9", "limits": {"wall_ms": 200}, "continue_on_error": True},
+            {"sh": "echo three; cat out"},
+        ],
+        files=[{"path": "in", "content": "hello\n"}],
+        collect=["out"],
+    )
+    causes = [one["end"]["cause"] for one in answer["steps"]]
+    check.equal(causes, ["exit", "wall_time", "exit"], "causes")
+    check.equal(answer["steps"][2]["stdout"], "three\nhello\n", "stdout")
+    check.equal([one["content"] for one in answer["files"]], ["hello\n"], "files")
+
+
+@docker("a warm container is used once")
+def _(_):
+    until("warm containers", 30, lambda: len(ours(pair())) >= 2)
+    names = set()
+    for _ in range(3):
+        before = {one["Id"] for one in ours(pair())}
+        check.equal(check.text(check.ok(run(sh="ls /tmp; touch /tmp/seen"))), "", "/tmp")
+        gone = until("the used one to go", 30, lambda: before - {c["Id"] for c in ours(pair())})
+        check.true(not names & gone, "a container was used twice")
+        names |= gone
+
+
+@docker("sandboxes: commands, stdin, a terminal, files, pause, snapshot, restore and forks")
+def _(_):
+    with Box.make(pair().client, backend="docker") as box:
+        check.equal(box.text("echo x > f; cat f"), "x\n", "stdout")
+        box.put("/workspace/g", b"hello")
+        check.equal(box.text("cat g"), "hello", "a file that was put there")
+        told = box.stream(sh="tty; stty size", pty={"rows": 9, "cols": 17}).all()
+        check.true("9 17" in "".join(e.get("data", "") for e in told), "no terminal")
+        snapshot = box.snapshot()["id"]
+        box.text("echo y > f; rm g")
+        answer = pair().client.post("/v1/sandboxes/%s/restore" % box.id, {"snapshot": snapshot})
+        check.equal(answer.status, 200, "restore")
+        check.equal(box.text("cat f g"), "x\nhello", "after restore")
+        for word in ("pause", "resume"):
+            answer = pair().client.post("/v1/sandboxes/%s/%s" % (box.id, word), {})
+            check.equal(answer.status, 200, word)
+        forks = box.fork(2)
+        for number, one in enumerate(forks):
+            check.equal(one.text("echo %d > h; cat f g h" % number), "x\nhello%d\n" % number, "fork")
+        for one in forks:
+            one.delete()
+        check.equal(box.text("ls"), "f\ng\n", "the first is as it was")
+
+
+@contextlib.contextmanager
+def hung():
+    """The engine takes connections and does not answer."""
+    pids = [pair().engine.child.pid]
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+
+@docker("an engine that hangs: red by layer, runs end as internal in bounded time, native ones go on")
+def _(_):
+    with hung():
+        text = until("readiness turns red", 20, lambda: reasons().get("docker"))
+        check.true("Docker engine" in text, "the reason is %r" % text)
+        begun = time.monotonic()
+        seen = []
+        for _ in range(4):  # warm ones first: they need no engine
+            answer = pair().client.post("/v1/runs", {"argv": ["true"], "backend": "docker"})
+            seen.append(answer.json())
+        end = [one["steps"][0]["end"] for one in seen if "steps" in one][-1]
+        check.equal(end["cause"], "internal", "cause")
+        check.equal(end["evidence"]["stage"], "engine", "the layer")
+        check.true(time.monotonic() - begun < 30, "it took too long")
+        check.ok(run("native", argv=["true"]))
+    until("readiness turns green", 30, lambda: pair().probe("/readyz") == 200)
+    check.ok(run(argv=["true"]))
+
+
+@docker("an engine that is killed and comes back: its containers are gone, others are made")
+def _(_):
+    one = pair().engine
+    box = Box.make(pair().client, backend="docker")
+    one.stop(signal.SIGKILL)
+    until("readiness turns red", 20, lambda: reasons().get("docker"))
+    check.ok(run("native", argv=["true"]))
+    one.start()
+    until("readiness turns green", 40, lambda: pair().probe("/readyz") == 200)
+    check.ok(run(argv=["true"]))
+    with contextlib.suppress(AssertionError):
+        box.delete()
+    until("only warm containers are left", 30, lambda: len(ours(pair())) <= 2)
+
+
+@docker("a runner that is killed: its containers end, and the next one finds the place clean")
+def _(_):
+    one = pair()
+    before = {c["Id"] for c in ours(one)}
+    check.true(before, "no container is there")
+    # One that process 1 does not take with it: of an earlier life, not running.
+    owner = ours(one)[0]["Labels"]["dev.pinfold.owner"]
+    body = json.dumps({"Image": engine.BUSYBOX, "Labels": {"dev.pinfold.owner": owner}})
+    check.equal(one.engine.ask("POST", "/v1.41/containers/create?name=left", body)[0], 201, "left")
+    os.kill(one.docker.pid, signal.SIGKILL)
+    one.docker.wait(5)
+    check.ok(run("native", argv=["true"]))
+    one.start_docker()
+    one.wait_docker()
+    until("readiness turns green", 30, lambda: one.probe("/readyz") == 200)
+    left = {c["Id"] for c in ours(one)} & before
+    check.equal(left, set(), "containers of the life before")
+    check.true(all("/left" not in c["Names"] for c in ours(one)), "a container that did not run")
+    check.ok(run(argv=["true"]))
+
+
+@docker("when the runner ends, no container of it is left")
+def _(_):
+    one = pair()
+    one.stop()
+    check.equal(ours(one), [], "containers")
+    _pair.clear()
+    one.discard()
+    one.engine.discard()
