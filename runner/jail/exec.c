@@ -468,13 +468,6 @@ static bool exec_is_narrow(const struct exec *x, const struct limits *step) {
                               step->v[LIMIT_CPUS_MILLI] != jail->v[LIMIT_CPUS_MILLI]));
 }
 
-/* In a container other commands of the sandbox can stop the child that waits. */
-static int exec_wake(const struct exec *x, struct err *err) {
-    const struct initmsg_signal msg = {
-        .type = INITMSG_SIGNAL, .pid = x->inside_pid, .signal = SIGCONT};
-    return fd_send(x->jail->control, &msg, sizeof msg, NULL, 0, err);
-}
-
 int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
     struct jail *jail = x->jail;
     const struct cgroup_host *host = jail->host->cgroups;

@@ -1,6 +1,7 @@
 /* From the request for a child to the moment when it waits to exec. */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -132,4 +133,11 @@ int exec_make_cgroup(struct exec *x, struct err *err) {
         return -1;
     }
     return x->jail->sandbox ? 0 : cgroup_step_watch(host, &x->cgroup, err);
+}
+
+/* In a container other commands of the sandbox can stop the child that waits. */
+int exec_wake(const struct exec *x, struct err *err) {
+    const struct initmsg_signal msg = {
+        .type = INITMSG_SIGNAL, .pid = x->inside_pid, .signal = SIGCONT};
+    return fd_send(x->jail->control, &msg, sizeof msg, NULL, 0, err);
 }

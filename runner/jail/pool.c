@@ -172,20 +172,14 @@ void pool_settled(struct pool *p, struct jail *jail) {
     }
 }
 
-static void pool_drop(struct pool_kind *k, struct jail *jail) {
-    for (unsigned i = 0; i < k->count; i++) {
-        if (k->jail[i] == jail) {
-            k->jail[i] = k->jail[--k->count];
-            return;
-        }
-    }
-}
-
-static struct pool_kind *pool_kind_of(struct pool *p, const struct jail *jail) {
+/* Nobody gets it any more. -> the kind in whose list it was; NULL = in none. */
+static struct pool_kind *pool_drop(struct pool *p, const struct jail *jail) {
     for (unsigned i = 0; i < p->kinds; i++) {
-        for (unsigned n = 0; n < p->kind[i].count; n++) {
-            if (p->kind[i].jail[n] == jail) {
-                return &p->kind[i];
+        struct pool_kind *k = &p->kind[i];
+        for (unsigned n = 0; n < k->count; n++) {
+            if (k->jail[n] == jail) {
+                k->jail[n] = k->jail[--k->count];
+                return k;
             }
         }
     }
@@ -335,10 +329,7 @@ static void pool_ready(void *arg, struct jail *jail) {
     if (!jail_is_ready(jail)) {
         /* Its first child died while it waited, and only with that one can it be given the limits
          * of a run: nobody gets it. */
-        struct pool_kind *k = pool_kind_of(p, jail);
-        if (k != NULL) {
-            pool_drop(k, jail);
-        }
+        (void)pool_drop(p, jail);
         jail_kill(jail);
     }
     p->health[0] = '\0';
@@ -351,11 +342,8 @@ static void pool_failed(void *arg, struct jail *jail, const char *stage, int cod
                         const char *text) {
     struct pool *p = arg;
     struct err err;
-    struct pool_kind *k = pool_kind_of(p, jail);
+    struct pool_kind *k = pool_drop(p, jail);
     (void)err_set(&err, ERR_SYSTEM, code, "%s (step %s: %s)", text, stage, strerror(code));
-    if (k != NULL) {
-        pool_drop(k, jail);
-    }
     if (k != NULL && !k->keep && strcmp(stage, JAIL_STAGE_IMAGE) == 0) {
         k->want = 0; /* it is the image's fault: whoever asks for it is told */
     } else {
@@ -367,10 +355,7 @@ static void pool_failed(void *arg, struct jail *jail, const char *stage, int cod
 
 static void pool_gone(void *arg, struct jail *jail) {
     struct pool *p = arg;
-    struct pool_kind *k = pool_kind_of(p, jail);
-    if (k != NULL) {
-        pool_drop(k, jail);
-    }
+    (void)pool_drop(p, jail);
     pool_settled(p, jail);
     p->taken[jail->slot] = false;
     jail_free(jail);
@@ -418,9 +403,7 @@ void pool_stop(struct pool *p) {
     p->stopped = true;
     loop_timer_stop(p->cfg.host->loop, &p->timer);
     for (unsigned i = 0; i < p->kinds; i++) {
-        for (unsigned n = 0; n < p->kind[i].count; n++) {
-            jail_kill(p->kind[i].jail[n]);
-        }
+        pool_discard(&p->kind[i]);
     }
 }
 
@@ -439,9 +422,7 @@ void pool_free(struct pool *p) {
     }
     loop_timer_stop(p->cfg.host->loop, &p->timer);
     for (unsigned i = 0; i < p->kinds; i++) {
-        for (unsigned n = 0; n < p->kind[i].count; n++) {
-            jail_kill(p->kind[i].jail[n]);
-        }
+        pool_discard(&p->kind[i]);
         rootfs_done(&p->kind[i].root);
     }
     free(p->taken);
@@ -460,7 +441,7 @@ static struct jail *pool_pick(struct pool *p, struct pool_kind *k) {
         best = k->jail[i];
     }
     if (best != NULL) {
-        pool_drop(k, best);
+        (void)pool_drop(p, best);
     }
     return best;
 }

@@ -276,7 +276,9 @@ def _(_):
     check.true(before, "no container is there")
     # One that process 1 does not take with it: of an earlier life, not running.
     owner = ours(one)[0]["Labels"]["dev.pinfold.owner"]
-    body = json.dumps({"Image": engine.BUSYBOX, "Labels": {"dev.pinfold.owner": owner}})
+    body = json.dumps(
+        {"Image": engine.BUSYBOX, "Cmd": ["/bin/true"], "Labels": {"dev.pinfold.owner": owner}}
+    )
     check.equal(one.engine.ask("POST", "/v1.41/containers/create?name=left", body)[0], 201, "left")
     os.kill(one.docker.pid, signal.SIGKILL)
     one.docker.wait(5)
