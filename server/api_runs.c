@@ -103,9 +103,12 @@ static void api_runs_keep_body(struct server *s, struct run *run, struct http_re
     run->store.told = !run->request.wait || run->request.stream || req->idem != NULL;
     if (s->runs.store == NULL)
         return; /* results are kept in memory */
-    if (body->hash != NULL) {
+    bool keep = s->config->keep_requests || run->store.told;
+    if (body->hash != NULL && !keep) {
+        run_store_body_unfile(&s->runs, body->hash);
+    } else if (body->hash != NULL) {
         run_store_body_filed(run, body->hash, body->len);
-    } else if (s->config->keep_requests || run->store.told) {
+    } else if (keep) {
         char *text = http_take_body(req, &len);
         if (text != NULL)
             run_store_body(run, text, len);

@@ -46,8 +46,10 @@ int results_write(int dir, const char *name, const void *data, size_t len, struc
     char temp[STORE_RUNS_FILE_SIZE + 32];
     struct stat st;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-        (uint64_t)st.st_size == len)
+        (uint64_t)st.st_size == len) {
+        (void)utimensat(dir, name, NULL, AT_SYMLINK_NOFOLLOW); /* retention sees that it is used */
         return 0;
+    }
     /* Several workers may write the same content at once. */
     snprintf(temp, sizeof(temp), RESULTS_TEMP "%.16s-%d", name, (int)gettid());
     (void)unlinkat(dir, temp, 0);

@@ -1,9 +1,12 @@
 #include "retain.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -20,6 +23,11 @@
 /* How often the age is looked at, and bodies that nobody needs any more. */
 #define RETAIN_LOOK_MS 30000u
 #define RETAIN_SOON_MS 100u
+/* A run with this many bytes may have a body in a file. */
+#define RETAIN_LARGE 65536u
+#define RETAIN_REST_MS 1000u
+/* Who has just written a file again may not have said so yet. */
+#define RETAIN_TOUCHED_S 3
 /* A body is noted as used once an hour only. */
 #define RETAIN_INPUT_SLACK_MS 7200000u
 
@@ -28,6 +36,7 @@ struct retain {
     struct retain_options options;
     uint64_t count, bytes;
     uint64_t inputs_before_ms; /* bodies that were last used before this can go */
+    bool resting;              /* the oldest is too young to go */
     struct loop_timer timer;
 };
 
@@ -36,29 +45,39 @@ struct retain_job {
     struct work_job job;
     int dir;
     size_t count;
-    char files[2 * RETAIN_BATCH][STORE_RUNS_FILE_SIZE];
+    bool body[3 * RETAIN_BATCH]; /* of a request; else a record */
+    char files[3 * RETAIN_BATCH][STORE_RUNS_FILE_SIZE];
 };
+
+/* A body that a request has brought again meanwhile: its row is about to be written. */
+static bool retain_is_back(int dir, const char *file) {
+    struct stat st;
+    return fstatat(dir, file, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+           time(NULL) - st.st_mtime < RETAIN_TOUCHED_S;
+}
 
 static void retain_unlink(struct work_job *job) {
     struct retain_job *j = (struct retain_job *)(void *)job;
     for (size_t i = 0; i < j->count; i++)
-        (void)unlinkat(j->dir, j->files[i], 0);
+        if (!j->body[i] || !retain_is_back(j->dir, j->files[i]))
+            (void)unlinkat(j->dir, j->files[i], 0);
 }
 
 static void retain_unlinked(struct work_job *job) {
     free(job);
 }
 
-static void retain_file(struct retain *r, struct retain_job **job, const char *file) {
+static void retain_file(struct retain *r, struct retain_job **job, const char *file, bool body) {
     if (file[0] == '\0')
         return;
     if (*job == NULL)
         *job = calloc(1, sizeof(**job));
     struct retain_job *j = *job;
-    if (j == NULL || j->count == 2 * RETAIN_BATCH) {
+    if (j == NULL || j->count == 3 * RETAIN_BATCH) {
         (void)unlinkat(r->runs->results, file, 0);
         return;
     }
+    j->body[j->count] = body;
     memcpy(j->files[j->count++], file, STORE_RUNS_FILE_SIZE);
 }
 
@@ -79,6 +98,7 @@ static int retain_drop(struct retain *r, struct retain_job **job) {
     struct store_run_old old[RETAIN_BATCH];
     struct err err;
     uint64_t now = clock_real_ms();
+    r->resting = false;
     int n = store_runs_oldest(r->options.store, old, RETAIN_BATCH, &err), gone = 0;
     for (int i = 0; i < n; i++) {
         bool aged = old[i].at_ms + r->options.age_ms < now && old[i].at_ms < now;
@@ -86,9 +106,16 @@ static int retain_drop(struct retain *r, struct retain_job **job) {
             retain_bodies(r);
             return gone;
         }
-        if (store_runs_drop(r->options.store, &old[i], &err) < 0)
+        /* Its body could not go with it, and nothing would lead to it then. */
+        if (!aged && old[i].bytes >= RETAIN_LARGE &&
+            old[i].at_ms + STORE_RUNS_INPUT_REST_MS > now && old[i].at_ms < now) {
+            r->resting = true;
+            return gone;
+        }
+        if (store_runs_drop(r->options.store, &old[i], now, &err) < 0)
             return -1;
-        retain_file(r, job, old[i].file);
+        retain_file(r, job, old[i].file, false);
+        retain_file(r, job, old[i].input, true);
         runs_forget(r->runs, old[i].id);
         if (r->runs->snapshots != NULL)
             snapshots_remove_steps(r->runs->snapshots, old[i].id);
@@ -118,7 +145,7 @@ static void retain_tick(void *arg) {
         inputs = store_runs_drop_inputs(r->options.store, r->inputs_before_ms, files, RETAIN_BATCH,
                                         NULL);
     for (int i = 0; i < inputs; i++)
-        retain_file(r, &job, files[i]);
+        retain_file(r, &job, files[i], true);
     uint64_t now = clock_real_ms();
     int keys =
         now > r->options.key_ms
@@ -132,7 +159,7 @@ static void retain_tick(void *arg) {
         work_add(r->runs->work, &job->job);
     }
     bool more = gone == RETAIN_BATCH || inputs == RETAIN_BATCH || keys == RETAIN_BATCH;
-    retain_arm(r, more ? RETAIN_NEXT_MS : RETAIN_LOOK_MS);
+    retain_arm(r, more ? RETAIN_NEXT_MS : r->resting ? RETAIN_REST_MS : RETAIN_LOOK_MS);
 }
 
 void retain_count(struct retain *r, int64_t count, int64_t bytes) {

@@ -71,14 +71,16 @@ bool run_store_is_seen(struct run *run) {
 static int run_store_write_input(struct run *run, struct err *err) {
     struct run_store *x = &run->store;
     char file[STORE_RUNS_FILE_SIZE];
-    if ((x->body == NULL && !x->filed) || run_store_is_seen(run))
+    if (x->body == NULL && !x->filed)
+        return 0;
+    if (!x->filed && run_store_is_seen(run))
         return 0;
     results_name(x->input, file);
     struct store_input input = {.file = x->filed ? file : NULL,
                                 .hash = x->input,
                                 .body = x->body,
                                 .len = x->body_len,
-                                .now_ms = clock_real_ms()};
+                                .now_ms = x->filed ? run->created_ms : clock_real_ms()};
     return store_runs_put_input(run->runs->store, &input, err);
 }
 
@@ -109,7 +111,7 @@ static int run_store_write(struct run *run, const struct buf *record, const char
         .duration_ms = over && run->ended_ns != 0
                            ? (run->ended_ns - run->created_ns) / CLOCK_NS_PER_MS
                            : UINT64_MAX,
-        .bytes = record->len + summary.len,
+        .bytes = record->len + summary.len + x->file_bytes,
         .summary = summary.data,
         .label = run->label,
         .cause = run_store_cause(run),
@@ -163,6 +165,8 @@ void run_store_body_filed(struct run *run, const uint8_t hash[STORE_RUNS_HASH_SI
     run->store.has_input = true;
     run->store.filed = true;
     run->store.body_len = len;
+    /* Who sends the same again within the hour is not charged with it again. */
+    run->store.file_bytes = run_store_is_seen(run) ? 0 : len;
 }
 
 void run_store_body_unfile(struct runs *runs, const uint8_t hash[STORE_RUNS_HASH_SIZE]) {

@@ -39,6 +39,7 @@ struct run_store {
     uint8_t input[STORE_RUNS_HASH_SIZE];
     char *body; /* of its request, as it came, until it is written; owned */
     size_t body_len;
+    uint64_t file_bytes; /* what its body adds to `bytes`: of one in a file that is new there */
     char *record; /* run_record.h; of one that is in the redo log; owned */
     size_t record_len;
     struct store_waiter row, durable;

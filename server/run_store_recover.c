@@ -130,7 +130,7 @@ static int run_store_recover_one(struct run_store_recovery *r, const char *user,
     str_copy(old.user, sizeof(old.user), user);
     str_copy(old.id, sizeof(old.id), id);
     r->lost++;
-    return store_runs_drop(runs->store, &old, err);
+    return store_runs_drop(runs->store, &old, 0, err);
 }
 
 static void run_store_recovered(const struct run_store_recovery *r) {

@@ -201,13 +201,33 @@ int store_runs_oldest(struct store *s, struct store_run_old *out, size_t max, st
     return rc < 0 ? -1 : n;
 }
 
-int store_runs_drop(struct store *s, const struct store_run_old *old, struct err *err) {
+/* Large bodies would else outlive what `bytes` allows: those of rows are noted once an hour only,
+ * and go by that. */
+static int store_runs_drop_input(struct store *s, struct store_run_old *old, uint64_t now_ms,
+                                 struct err *err) {
+    static const char sql[] = "DELETE FROM inputs WHERE hash = (SELECT input FROM records WHERE "
+                              "seq = ?1) AND file IS NOT NULL AND at_ms <= ?2 RETURNING file";
+    sqlite3_stmt *q = store_sql(s, sql, err);
+    if (q == NULL)
+        return -1;
+    uint64_t rested = now_ms > STORE_RUNS_INPUT_REST_MS ? now_ms - STORE_RUNS_INPUT_REST_MS : 0;
+    store_sql_u64(q, 1, old->seq);
+    store_sql_u64(q, 2, old->at_ms < rested ? old->at_ms : rested);
+    int rc;
+    while ((rc = store_sql_row(s, q, err)) > 0)
+        store_sql_get_text(q, 0, old->input, sizeof(old->input));
+    return rc;
+}
+
+int store_runs_drop(struct store *s, struct store_run_old *old, uint64_t now_ms, struct err *err) {
     static const char record[] = "DELETE FROM records WHERE seq = ?";
     static const char row[] = "DELETE FROM runs WHERE user = ? AND id = ?";
     if (store_begin(s, err) < 0)
         return -1;
-    int rc = -1;
-    sqlite3_stmt *q = store_sql(s, record, err);
+    old->input[0] = '\0';
+    int rc = store_runs_drop_input(s, old, now_ms, err);
+    sqlite3_stmt *q = rc == 0 ? store_sql(s, record, err) : NULL;
+    rc = -1;
     if (q != NULL) {
         store_sql_u64(q, 1, old->seq);
         rc = store_sql_run(s, q, err);
@@ -287,7 +307,7 @@ int store_runs_put_input(struct store *s, const struct store_input *input, struc
         store_sql_text(q, 4, input->file);
         if (input->file == NULL)
             store_sql_blob(q, 5, input->body, input->len);
-        store_sql_u64(q, 6, STORE_RUNS_TOUCH_MS);
+        store_sql_u64(q, 6, input->file != NULL ? 0 : STORE_RUNS_TOUCH_MS);
     }
     return store_end(s, q != NULL ? store_sql_run(s, q, err) : -1, err);
 }

@@ -72,12 +72,16 @@ struct store_run_old {
     uint64_t seq, at_ms, bytes;
     char user[STORE_RUNS_NAME_SIZE], id[STORE_RUNS_NAME_SIZE];
     char file[STORE_RUNS_FILE_SIZE];
+    char input[STORE_RUNS_FILE_SIZE]; /* set by store_runs_drop() */
 };
 /* When the oldest run of all was accepted, also if it is not over: 1; 0 = there is none; -1. */
 int store_runs_began(struct store *s, uint64_t *at_ms, struct err *err);
 /* The oldest at most `max` that are over -> their number, or -1. */
 int store_runs_oldest(struct store *s, struct store_run_old *out, size_t max, struct err *err);
-int store_runs_drop(struct store *s, const struct store_run_old *old, struct err *err);
+/* With it goes the body of its request if that lies in a file and no run that was accepted later,
+ * nor one within STORE_RUNS_INPUT_REST_MS of `now_ms`, has used it: old->input is that file then. */
+#define STORE_RUNS_INPUT_REST_MS 5000u
+int store_runs_drop(struct store *s, struct store_run_old *old, uint64_t now_ms, struct err *err);
 /* Drops at most `max` bodies that no run since `before_ms` has used; the names of those in files go
  * to `file`. -> their number, or -1. */
 int store_runs_drop_inputs(struct store *s, uint64_t before_ms, char (*files)[STORE_RUNS_FILE_SIZE],
@@ -92,7 +96,7 @@ int store_runs_totals(struct store *s,
 int store_runs_knows_file(struct store *s, const char *file, struct err *err);
 
 /* Bodies of requests. */
-/* Notes that it is used now, and keeps it when it is new: in the database (`file` NULL), or it is
+/* Notes that it is used at `now_ms`, and keeps it when it is new: in the database (`file` NULL), or it is
  * in a file already. */
 struct store_input {
     const uint8_t *hash;

@@ -361,3 +361,29 @@ def _(_):
         equal(pair.client.get("/v1/runs/" + ids[5]).status, 200)
         watch.below(0.1, "one of 100,000 runs")
         equal(lines(pair, "/v1/runs?limit=2&after=" + ids[1])["runs"][0]["id"], ids[0])
+
+
+@test("large bodies of requests count, and go with the last run that used them", own=True, deadline=90)
+def _(_):
+    with fresh(server_args=["--keep-run-bytes", "20M"]) as pair:
+        results = os.path.join(pair.state, "server", "results")
+
+        def upload(i):
+            return pair.client.run(argv=["true"], files=[{"path": "f", "content": "%d" % i + "x" * (4 << 20)}])
+
+        def held():
+            return sum(os.path.getsize(os.path.join(results, one)) for one in os.listdir(results))
+
+        for i in range(8):
+            check.ok(upload(i))
+        # What was used a moment ago is left alone until it was not for a while.
+        check.eventually(lambda: held() <= 20 << 20, 30, lambda: "bytes of bodies: %d" % held(), 0.1)
+        check.ok(pair.client.post("/v1/runs/%s/replay" % upload(8)["id"], {}).json())
+
+
+@test("requests that are not to be kept are not, large ones neither", own=True, deadline=40)
+def _(_):
+    with fresh(server_args=["--keep-requests", "no"]) as pair:
+        check.ok(pair.client.run(argv=["true"], files=[{"path": "f", "content": "x" * (4 << 20)}]))
+        results = os.path.join(pair.state, "server", "results")
+        check.eventually(lambda: os.listdir(results) == [], 5, "no body is kept")
