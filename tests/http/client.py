@@ -89,6 +89,11 @@ class Client:
                 self.forget()
                 raise
 
+    def rest(self):
+        """Closes this thread's connection, if there is one."""
+        if getattr(self.local, "kept", None) is not None:
+            self.forget()
+
     def forget(self):
         kept, self.local.kept = self.local.kept, None
         if kept is not None:

@@ -10,6 +10,7 @@ import time
 
 import box
 import check
+import clean
 import test_hostile_day
 from book import LOST, Asker, Book
 from client import nonce
@@ -49,9 +50,10 @@ class Day:
         self.end = deadline
         self.book = None
 
-    def goes_on(self):
-        """Rests while the others do -> False at the end."""
+    def goes_on(self, client):
+        """Rests while the others do, without a connection -> False at the end."""
         if self.phase.value == PAUSE:
+            client.rest()
             with self.resting.get_lock():
                 self.resting.value += 1
             while self.phase.value == PAUSE:
@@ -100,7 +102,7 @@ def crowd(day, index, users):
     """One connection of the crowd: 70 % tiny, 10 % compile, 10 % sleep, 5 % upload, 5 % stream."""
     user, client = users[index % len(users)]
     asker, dice = day.asker(client, user), random.Random(index)
-    while day.goes_on():
+    while day.goes_on(client):
         word, die = nonce(), dice.random()
         if die < 0.7:
             asker.run("D3", "tiny", {"argv": ["echo", word]}, word)
@@ -126,7 +128,7 @@ def students(day, index, users, count):
     """Each thread is a row of students who hand in the same program again and again."""
     user, client = users[index % len(users)]
     asker, dice = day.asker(client, user), random.Random(index)
-    while day.goes_on():
+    while day.goes_on(client):
         student = dice.randrange(count)
         name, request, cause = EXAM[student % len(EXAM)]
         word = nonce()
@@ -146,7 +148,7 @@ def agent(day, index, client, note):
     """Turns in one sandbox; a new one only when a kill of the runner took it. The client starts
     anew after each 200 turns."""
     made, turns, word = None, 0, nonce().encode()
-    while day.goes_on():
+    while day.goes_on(client):
         try:
             if made is None:
                 made = box.Box.make(client)
@@ -200,7 +202,7 @@ class Tenant(test_hostile_day.Hostile):
 
 def hostile(day, index, tenant):
     dice, said = random.Random(index), 0
-    while day.goes_on():
+    while day.goes_on(tenant.client):
         try:
             dice.choice([tenant.run, tenant.run, tenant.pry, tenant.pry, tenant.guess,
                          tenant.dawdle, tenant.upload])(dice)
@@ -214,7 +216,7 @@ def hostile(day, index, tenant):
 
 def neighbour(day, index, client, user):
     asker = day.asker(client, user)
-    while day.goes_on():
+    while day.goes_on(client):
         word = nonce()
         got = asker.run("D10", "neighbour", {"sh": "echo " + word}, word)
         if got and got["steps"][0].get("end", {}).get("cause") not in ("exit", "interrupted"):
@@ -243,7 +245,13 @@ def echo():
     return port
 
 
-def doctor(day, index, pair):
+def waited(pid):
+    """Seconds that the main thread of a process has waited for a processor, so far."""
+    fields = clean.read("/proc/%d/task/%d/schedstat" % (pid, pid)).split()
+    return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+
+
+def doctor(day, index, pair, server):
     port = echo()
     while day.phase.value != STOP:
         begun = time.time()
@@ -251,8 +259,10 @@ def doctor(day, index, pair):
             one.sendall(b"well?")
             one.recv(100)
         bare = time.time() - begun
-        begun = time.time()
+        pid = server.value
+        begun, before = time.time(), waited(pid)
         status = pair.probe("/healthz")
-        day.book.write(kind="health", at=begun, ms=1000 * (time.time() - begun), status=status,
-                       bare_ms=1000 * bare)
+        took, waiting = time.time() - begun, max(0.0, waited(pid) - before)
+        day.book.write(kind="health", at=begun, ms=1000 * took, status=status,
+                       own_ms=1000 * max(0.0, took - waiting), bare_ms=1000 * bare)
         time.sleep(0.2)

@@ -1,14 +1,16 @@
 """What a soak measures of server and runner, and the rule by which it is called flat.
 
-Two rules:
-- Memory (Pss of the server, and of the runner with its shards) is judged while the load runs, in the
-  long life without kills, its first third left out as warm-up: the Theil-Sen slope times the time it
-  was watched may be at most SLACK (5 %) of the median, or 2 MiB where that is more.
-- Everything that is counted is compared at quiet points, when no client asks for anything: after the
-  warm-up, after the long life, and at the end. It must be what it was, or less.
+What may not grow is looked at when no client asks for anything (quiet points): after the warm-up,
+in the middle of the long life without kills, at its end, and in the end, after the kills.
+
+- Everything that is counted must at each of them be what it was at the first, or less.
+- Memory (Pss of the server, and of the runner with its shards): at the end of the long life it may
+  be SLACK (5 %) more than in the middle of it, or LEAST (2 MiB) where that is more. Before that, caches
+  and the results that are kept in memory fill up.
+
+Under load memory follows the load: every upload that waits is held.
 """
 
-import statistics
 import time
 
 import clean
@@ -59,9 +61,7 @@ def count(pair, bases):
 
 
 def sample(pair, bases, start):
-    host, _ = clean.family(pair.runner_pid)
-    return dict(count(pair, bases), at=time.time() - start,
-                **{"server": pss([pair.server_pid]), "runner": pss(host)})
+    return dict(count(pair, bases), at=time.time() - start, **memory(pair))
 
 
 def quiet(pair, bases, seconds=20):
@@ -77,26 +77,15 @@ def quiet(pair, bases, seconds=20):
     return last
 
 
-def slope(points):
-    """Theil-Sen: the median of the slopes between all pairs of points."""
-    step = max(1, len(points) // 200)
-    points = points[::step]
-    found = [(y2 - y1) / (x2 - x1) for i, (x1, y1) in enumerate(points)
-             for x2, y2 in points[i + 1:] if x2 > x1]
-    return statistics.median(found) if found else 0.0
+def memory(pair):
+    """-> {who: bytes}"""
+    host, _ = clean.family(pair.runner_pid)
+    return {"server": pss([pair.server_pid]), "runner": pss(host)}
 
 
-def memory(samples, who, begun, ended):
-    """-> {median, growth, allowed, flat} of the long life."""
-    begun += (ended - begun) / 3
-    points = [(s["at"], s[who]) for s in samples if begun <= s["at"] <= ended and s[who]]
-    if len(points) < 5:
-        return {"median": 0, "growth": 0, "allowed": 0, "flat": False, "seconds": 0}
-    level = statistics.median(y for _, y in points)
-    growth = slope(points) * (points[-1][0] - points[0][0])
-    allowed = max(SLACK * level, LEAST)
-    return {"median": level, "growth": growth, "allowed": allowed, "flat": growth <= allowed,
-            "seconds": points[-1][0] - points[0][0]}
+def growth(middle, end, who):
+    """-> (bytes that it has grown by, bytes that are allowed)"""
+    return end[who] - middle[who], max(SLACK * middle[who], LEAST)
 
 
 def more(first, now):

@@ -23,7 +23,7 @@ from days import GO, PAUSE, STOP, Day
 from test_hostile_day import tenant
 
 USERS, EXAMINED, SLOTS = 10, 5, 16
-REST_SECONDS = 90  # a client may be behind the whole crowd
+REST_SECONDS = 150  # a client may be behind the whole crowd
 
 
 class Soak:
@@ -36,7 +36,7 @@ class Soak:
         self.kills, self.rests, self.samples, self.quiet = [], [], [], []
         self.problems, self.children, self.workers = [], [], 0
         self.users, self.others, self.start, self.lock = {}, {}, time.time(), threading.Lock()
-        self.agent_box = Value("i", 0)
+        self.server = Value("i", pair.server_pid)
         self.over = threading.Event()
 
     def now(self):
@@ -84,7 +84,7 @@ class Soak:
         self.workers += self.spawn("d7", [lambda d, i: days.agent(d, i, agent, noted)])
         self.workers += self.spawn("d10", [lambda d, i: days.hostile(d, i, hostile)] * 3 + [
             lambda d, i: days.neighbour(d, i, nora, "nora")])
-        self.spawn("doctor", [lambda d, i: days.doctor(d, i, self.pair)])
+        self.spawn("doctor", [lambda d, i: days.doctor(d, i, self.pair, self.server)])
 
     # Looking
 
@@ -115,6 +115,7 @@ class Soak:
         self.pair.client.close()
         with self.lock:
             self.quiet.append(gauge.quiet(self.pair, self.pair.bases))
+            self.quiet[-1].update(gauge.memory(self.pair))
         self.rests.append((begun, self.now()))
         return self.quiet[-1]
 
@@ -137,6 +138,7 @@ class Soak:
                 self.pair.start_runner()
             if "s" in what:
                 self.pair.start_server()
+                self.server.value = self.pair.server_pid
         self.pair.wait_ready(30)
         self.kills.append((begun, time.time(), what))
 
@@ -161,19 +163,20 @@ class Soak:
         self.begin()
         watcher = threading.Thread(target=self.watch, daemon=True)
         watcher.start()
-        third = 0.1 * self.seconds, 0.6 * self.seconds, self.seconds
-        self.hours(third[0])
+        self.hours(0.1 * self.seconds)
         self.rest("after the warm-up")
         self.long = [self.now(), 0.0]
-        self.hours(third[1])
+        self.hours(0.35 * self.seconds)
+        self.rest("in the long life")
+        self.hours(0.6 * self.seconds)
         self.long[1] = self.now()
         self.rest("after the long life")
         self.ratio = self.compare()
-        gap = max(3.0, (third[2] - self.now()) / 9)
+        gap = max(3.0, (self.seconds - self.now()) / 9)
         for what in ("s", "r", "s", "sr", "r", "s"):
             self.hours(self.now() + gap)
             self.kill(what)
-        self.hours(max(third[2], self.now() + gap))
+        self.hours(max(self.seconds, self.now() + gap))
         self.rest("at the end")
         self.phase.value = STOP
         for one in self.children:
