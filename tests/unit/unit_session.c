@@ -104,6 +104,12 @@ void pool_stats(const struct pool *pool, struct pool_stats *out) {
     *out = (struct pool_stats){.health = ""};
 }
 
+void pool_kinds(const struct pool *pool,
+                void (*fn)(void *arg, const char *policy, const char *image, uint32_t warm),
+                void *arg) {
+    (void)pool, (void)fn, (void)arg;
+}
+
 /* Layers: there are none. */
 
 bool layers_find(const struct layers *layers, const char *key, uint64_t *bytes, uint64_t *files) {
