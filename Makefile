@@ -17,6 +17,7 @@
 #   make install      copy programs, policies, units and pages below DESTDIR/PREFIX
 #   make deb          the Debian package, build/deb/pinfold_VERSION_ARCH.deb
 #   make test-deb     install, use, upgrade and purge it in a Debian root of its own
+#   make test-docker  the suites of jails, limits, reporting, files, sandboxes and escapes on containers
 #   make test-vm      a virtual machine with cgroup v2 alone: package and units, jails, limits and escapes,
 #                     then the same without root; PARTS="deploy native rootless"
 #   make build-deps   install the Debian packages that building needs
@@ -214,7 +215,7 @@ lint:
 	    LINT_FENCES='$(foreach d,$(DIRS),$(d)=$(subst $(space),$(comma),$(strip $(INC_$(d)))))' \
 	    tests/lint
 
-.PHONY: escape sizes analyze
+.PHONY: escape sizes analyze test-docker
 sizes:
 	@+$(MAKE) --no-print-directory all >/dev/null
 	@tests/sizes '$(B)'
@@ -225,6 +226,11 @@ analyze:
 	    ANALYZE_FENCES='$(foreach d,$(DIRS),$(d)=$(subst $(space),$(comma),$(strip $(INC_$(d)))))' \
 	    ANALYZE_PACKAGES='$(foreach d,$(DIRS),$(d)=$(subst $(space),$(comma),$(call packages_of,$(d))))' \
 	    tests/analyze
+
+test-docker:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test)
+	@+$(MAKE) --no-print-directory all $(B)/tests/escape
+	@PINFOLD_BUILD='$(abspath $(B))' tests/docker/run
 
 escape:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_escape)

@@ -395,4 +395,5 @@ def main():
         KINDS[kind](path)
 
 
-main()
+if __name__ == "__main__":
+    main()
