@@ -59,7 +59,9 @@ struct accounts_user {
     struct quota_use use;
     unsigned refs;
 
-    size_t open;                     /* requests that are being answered; counted by route.c */
+    size_t open;             /* requests that are being answered; counted by route.c */
+    uint64_t failed_from_ms; /* of what he asked to change in the minute from here on, … */
+    unsigned failed;         /* … so many failed; counted by audit_route.c */
     struct accounts_user *hash_next; /* private, as is the rest */
     struct accounts_user *next, *prev;
     bool seen;

@@ -5,6 +5,7 @@
 
 #include "accounts.h"
 #include "audit.h"
+#include "clock.h"
 
 /* Recorded by their handlers, or too small to speak of: what is typed, the size of a window. */
 static const char *const audit_route_others[] = {
@@ -46,6 +47,33 @@ static void audit_route_what(const char *pattern, char what[32]) {
     snprintf(what, 32, "%.*s", (int)strcspn(pattern, "/"), pattern);
 }
 
+/* What fails costs nothing but two records of the log, which would so grow as fast as somebody can
+ * ask. To leave some out would hide among them what did not fail: so who has failed that often is
+ * refused for the rest of the minute, and refusals are summed up. */
+#define AUDIT_ROUTE_FAILED_MOST 1000u
+#define AUDIT_ROUTE_WINDOW_MS 60000u
+
+static struct accounts_user *audit_route_user(const struct http_req *req, uint64_t now_ms) {
+    struct accounts_user *user = req->token != NULL ? req->token->user : NULL;
+    if (user != NULL &&
+        (now_ms < user->failed_from_ms || now_ms - user->failed_from_ms >= AUDIT_ROUTE_WINDOW_MS)) {
+        user->failed_from_ms = now_ms;
+        user->failed = 0;
+    }
+    return user;
+}
+
+static int audit_route_check(const struct http_req *req, struct api_error *error) {
+    const struct accounts_user *user = audit_route_user(req, clock_real_ms());
+    if (user == NULL || user->failed < AUDIT_ROUTE_FAILED_MOST)
+        return 0;
+    return api_error_set(
+        error, 429, "too_many_failures", NULL,
+        "%u of your requests to change something have failed within a minute. Wait "
+        "until it is over.",
+        user->failed);
+}
+
 int audit_route_begin(struct server *s, struct http_req *req, const struct route *r,
                       const struct route_args *args, struct api_error *error) {
     char what[32], op[128];
@@ -53,6 +81,8 @@ int audit_route_begin(struct server *s, struct http_req *req, const struct route
     req->audit_seq = 0;
     if (!audit_route_is(r))
         return 0;
+    if (audit_route_check(req, error) < 0)
+        return -1;
     bool sandbox = strncmp(r->pattern, "/v1/sandboxes/{}", 16) == 0;
     audit_route_what(r->pattern, what);
     snprintf(op, sizeof(op), "%s %s", r->method, r->pattern);
@@ -83,9 +113,12 @@ void audit_route_ended(struct server *s, struct http_req *req) {
                              .route = req->route != NULL ? req->route->pattern : "-",
                              .status = req->status,
                              .code = req->error_code};
-    if (req->audit_seq != 0 && req->status >= 400)
+    if (req->audit_seq != 0 && req->status >= 400) {
+        struct accounts_user *user = audit_route_user(req, clock_real_ms());
+        if (user != NULL && req->status < 500)
+            user->failed++;
         audit_failed(&s->audit, req->audit_seq, &x);
-    else if (req->status == 401 || req->status == 403 || req->status == 429) {
+    } else if (req->status == 401 || req->status == 403 || req->status == 429) {
         x.client = http_client(req);
         audit_denied(&s->audit, &x);
     }

@@ -327,3 +327,23 @@ def _(pair):
     check.equal((asked[-1]["op"], asked[-1]["id"]), ("DELETE /v1/tokens/{}", made.json()["id"]),
                 "the newest")
     check.equal(of(pair, type="summed", of="tokens", user=user), [], "sums")
+
+
+@test("who fails without end is refused for a while, so that the log does not grow as fast as he asks",
+      case=149, deadline=40)
+def _(pair):
+    with contextlib.closing(pair.user_client("fails")) as one, \
+            contextlib.closing(pair.user_client("works")) as other:
+        user = one.get("/v1/me").json()["user"]
+        statuses = [one.delete("/v1/tokens/tok_%024d" % i).status for i in range(1200)]
+        refused = statuses.count(429)
+        # (a minute may have begun anew in between)
+        check.within(1, refused, 200, "refusals")
+        check.equal(set(statuses), {404, 429}, "statuses")
+        error = check.error(one.post("/v1/tokens/children", {"label": "x"}), 429, "too_many_failures")
+        check.holds(error["message"], "minute", "the message")
+        # Reading, and what others do, goes on.
+        check.equal(one.get("/v1/me").status, 200, "GET")
+        check.equal(other.post("/v1/tokens/children", {"label": "x"}).status, 201, "another user")
+    check.equal(len(of(pair, type="asked", what="tokens", user=user)), 1200 - refused, "records")
+    check.within(1, len(of(pair, type="denied", code="too_many_failures", user=user)), 20, "denials")

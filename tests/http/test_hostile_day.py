@@ -116,8 +116,25 @@ def tenant(pair, name, **quota):
     return Client(pair.port, token.json()["token"], context=pair.context)
 
 
+def p99(times):
+    return sorted(times)[len(times) * 99 // 100]
+
+
+def works(client, times):
+    """One run of the tenant who does normal work: its output is its own."""
+    word = nonce()
+    watch = check.Stopwatch()
+    check.equal(check.ok(client.run(sh="echo " + word))["steps"][0]["stdout"], word + "\n",
+                "the other's output")
+    times.append(watch.seconds())
+
+
+# On two processors that the hostile tenant's programs fill: turns of the scheduler.
+TURNS = 0.1
+
+
 @test("a hostile tenant stays for the day: the other loses nothing, and nothing of him is left",
-      case="D10", own=True, deadline=60 + int(SECONDS))
+      case="D10", alone=True, deadline=60 + int(SECONDS))
 def _(_):
     with harness.Pair(environment=canary.environment()) as pair:
         pair.warm_up()
@@ -128,20 +145,25 @@ def _(_):
         written = n.request("PUT", "/v1/sandboxes/%s/files/workspace/secret" % theirs["box"],
                             canary.SECRET.encode())
         check.true(written.status < 300, "writing in the sandbox: %d" % written.status)
+        quiet, busy = [], []
+        for _ in range(150):
+            works(n, quiet)
         hostile = Hostile(pair, m, theirs)
         threads = [threading.Thread(target=hostile.day, args=(i,)) for i in range(4)]
         for one in threads:
             one.start()
-        done = 0
         while time.monotonic() < hostile.until:
-            word = nonce()
-            check.equal(check.ok(n.run(sh="echo " + word))["steps"][0]["stdout"], word + "\n",
-                        "the other's output")
-            done += 1
+            works(n, busy)
         for one in threads:
             one.join(30)
         check.equal(hostile.wrong, [], "what should not have been answered")
-        check.true(done >= SECONDS, "the other had only %d runs" % done)
+        check.true(len(busy) >= SECONDS, "the other had only %d runs" % len(busy))
+        print("# p99 of the other's runs: %.1f ms quiet, %.1f ms beside him (%d runs)"
+              % (1000 * p99(quiet), 1000 * p99(busy), len(busy)), flush=True)
+        # A machine on which the quiet ones are that slow is busy with something else.
+        if p99(quiet) < 0.1:
+            check.true(p99(busy) <= 2 * p99(quiet) + TURNS, "p99 of the other's runs is %.4f s, "
+                       "quiet %.4f s", p99(busy), p99(quiet))
         check.equal(canary.problems(), [], "canaries")
         check.equal(n.get("/v1/sandboxes/%s/files/workspace/secret" % theirs["box"]).body,
                     canary.SECRET.encode(), "the other's file")
