@@ -21,7 +21,8 @@ DESTDIR=$root PREFIX=/usr SYSCONFDIR=/etc deploy/install.sh "$build"
 mkdir -p "$root/lib"
 mv "$root/usr/lib/systemd" "$root/lib/systemd"
 
-for program in bin/pinfold sbin/pinfold-server libexec/pinfold/pinfold-runner; do
+for program in bin/pinfold sbin/pinfold-server libexec/pinfold/pinfold-runner \
+    libexec/pinfold/pinfold-runner-docker; do
     strip --strip-unneeded --remove-section=.comment --remove-section=.note "$root/usr/$program"
 done
 
@@ -49,7 +50,7 @@ install -D -m 0644 deploy/debian/lintian-overrides "$root/usr/share/lintian/over
 # Libraries: those that the programs are linked with, in the versions that have their symbols.
 printf 'Source: pinfold\n\nPackage: pinfold\nArchitecture: any\n' >"$work/debian/control"
 depends=$(cd "$work" && dpkg-shlibdeps -O pinfold/usr/bin/pinfold pinfold/usr/sbin/pinfold-server \
-    pinfold/usr/libexec/pinfold/pinfold-runner 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
+    pinfold/usr/libexec/pinfold/pinfold-runner pinfold/usr/libexec/pinfold/pinfold-runner-docker 2>/dev/null | sed -n 's/^shlibs:Depends=//p')
 [[ -n $depends ]] || { echo 'deb: dpkg-shlibdeps found no library' >&2; exit 1; }
 sed -e "s/@VERSION@/$version/" -e "s/@ARCH@/$arch/" -e "s/@DEPENDS@/$depends/" \
     -e "s/@SIZE@/$(du -sk --exclude=DEBIAN "$root" | cut -f 1)/" \

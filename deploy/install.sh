@@ -41,8 +41,10 @@ put_text() {
 put 0755 "$build/pinfold" "$root/bin/pinfold"
 put 0755 "$build/pinfold-server" "$root/sbin/pinfold-server"
 put 0755 "$build/pinfold-runner" "$root/libexec/pinfold/pinfold-runner"
+put 0755 "$build/pinfold-runner-docker" "$root/libexec/pinfold/pinfold-runner-docker"
 put 0755 "$build/pinfold-init" "$root/libexec/pinfold/pinfold-init"
 ln -sfn ../libexec/pinfold/pinfold-runner "$root/sbin/pinfold-runner"
+ln -sfn ../libexec/pinfold/pinfold-runner-docker "$root/sbin/pinfold-runner-docker"
 
 install -d "$etc/pinfold/policies"
 for policy in policies/*.json; do
@@ -50,9 +52,12 @@ for policy in policies/*.json; do
 done
 put_config deploy/pinfold.json "$etc/pinfold/server.json"
 put_config deploy/systemd/pinfold-runner.default "$etc/default/pinfold-runner"
+put_config deploy/systemd/pinfold-runner-docker.default "$etc/default/pinfold-runner-docker"
 
 put_text deploy/systemd/pinfold-server.service "$root/lib/systemd/system/pinfold-server.service"
 put_text deploy/systemd/pinfold-runner.service "$root/lib/systemd/system/pinfold-runner.service"
+put_text deploy/systemd/pinfold-runner-docker.service \
+    "$root/lib/systemd/system/pinfold-runner-docker.service"
 put 0644 deploy/systemd/pinfold.sysusers "$root/lib/sysusers.d/pinfold.conf"
 put 0644 deploy/systemd/pinfold.tmpfiles "$root/lib/tmpfiles.d/pinfold.conf"
 
@@ -69,4 +74,5 @@ install -d "$root/share/man/man1" "$root/share/man/man8"
 deploy/manpage.sh "$build/pinfold" 1 >"$root/share/man/man1/pinfold.1"
 deploy/manpage.sh "$build/pinfold-server" 8 >"$root/share/man/man8/pinfold-server.8"
 deploy/manpage.sh "$build/pinfold-runner" 8 >"$root/share/man/man8/pinfold-runner.8"
+deploy/manpage.sh "$build/pinfold-runner-docker" 8 >"$root/share/man/man8/pinfold-runner-docker.8"
 chmod 0644 "$root"/share/man/man[18]/pinfold*

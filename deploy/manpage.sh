@@ -28,6 +28,7 @@ about() {
     case $name in
     pinfold) echo 'run commands in jails and say why they ended' ;;
     pinfold-server) echo 'serve the HTTP API of Pinfold, and administer it' ;;
+    pinfold-runner-docker) echo 'make the jails of Pinfold of containers of a Docker engine' ;;
     pinfold-runner) echo 'build and drive the jails of Pinfold' ;;
     esac
 }

@@ -21,17 +21,20 @@ setup() {
     [ "$status" -eq 0 ]
     diff - <(echo "$output") <<'END'
 -rw-r--r-- root etc/default/pinfold-runner
+-rw-r--r-- root etc/default/pinfold-runner-docker
 -rw-r--r-- root etc/pinfold/policies/ci.json
 -rw-r--r-- root etc/pinfold/policies/default.json
 -rw-r--r-- root etc/pinfold/policies/judge.json
 -rw-r--r-- root etc/pinfold/server.json
 -rwxr-xr-x root usr/bin/pinfold
+-rw-r--r-- root usr/lib/systemd/system/pinfold-runner-docker.service
 -rw-r--r-- root usr/lib/systemd/system/pinfold-runner.service
 -rw-r--r-- root usr/lib/systemd/system/pinfold-server.service
 -rw-r--r-- root usr/lib/sysusers.d/pinfold.conf
 -rw-r--r-- root usr/lib/tmpfiles.d/pinfold.conf
 -rwxr-xr-x root usr/libexec/pinfold/pinfold-init
 -rwxr-xr-x root usr/libexec/pinfold/pinfold-runner
+-rwxr-xr-x root usr/libexec/pinfold/pinfold-runner-docker
 -rwxr-xr-x root usr/sbin/pinfold-server
 -rw-r--r-- root usr/share/bash-completion/completions/pinfold
 -rw-r--r-- root usr/share/doc/pinfold/README.md
@@ -41,6 +44,7 @@ setup() {
 -rw-r--r-- root usr/share/doc/pinfold/examples/policies/judge.json
 -rw-r--r-- root usr/share/doc/pinfold/examples/server.json
 -rw-r--r-- root usr/share/man/man1/pinfold.1
+-rw-r--r-- root usr/share/man/man8/pinfold-runner-docker.8
 -rw-r--r-- root usr/share/man/man8/pinfold-runner.8
 -rw-r--r-- root usr/share/man/man8/pinfold-server.8
 -rw-r--r-- root usr/share/pinfold/apparmor/pinfold-runner

@@ -6,7 +6,7 @@
 --only takes a regular expression that is searched in "module: name"; it may be given several
 times. All tests share one server and runner, on a free loopback port and a temporary state
 directory, except those that bring their own. --part takes a part of them, so that two can run at
-once: shared, own (pairs of their own) or alone (what needs the machine for itself). --sanitized takes the server that was built with
+once: shared, own (pairs of their own), docker (which start an engine) or alone (what needs the machine for itself). --sanitized takes the server that was built with
 sanitizers and the tests that send it what is hostile. --backend docker runs those of the shared pair on containers of a Docker engine of its
 own (engine.py). After every test the shared pair must be
 clean (see clean.py)."""
@@ -63,6 +63,8 @@ SANITIZED = (
 
 
 def part(test):
+    if test.module in ("docker",):
+        return "docker"
     return "alone" if test.alone else "own" if test.own else "shared"
 
 
@@ -225,7 +227,7 @@ def runner_end(pair):
 def main():
     parser = argparse.ArgumentParser(description="HTTP tests of Pinfold, TAP on stdout")
     parser.add_argument("--only", action="append", metavar="PATTERN")
-    parser.add_argument("--part", choices=("shared", "own", "alone"))
+    parser.add_argument("--part", choices=("shared", "own", "docker", "alone"))
     parser.add_argument("--quick", action="store_true", help="leave the slow ones out")
     parser.add_argument("--sanitized", action="store_true")
     parser.add_argument("--tls", action="store_true", help="speak HTTPS in every test")
