@@ -271,7 +271,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     f.now_ns = CLOCK_NS_PER_S;
     f.child = -1;
     f.cgroups.pids_peak = true;
-    f.host = (struct jail_host){.loop = loop_new(&err), .cgroups = &f.cgroups, .cpus = 2};
+    f.host = (struct jail_host){
+        .maker = &jail_native, .loop = loop_new(&err), .cgroups = &f.cgroups, .cpus = 2};
     f.jail = jail_new(&f.host, &plan, &events, &f, &err);
     fuzz_require(f.host.loop != NULL && f.jail != NULL);
     fuzz_require(fcntl(f.control, F_SETFL, O_NONBLOCK) == 0);

@@ -448,8 +448,12 @@ static void begins(bool sandbox) {
     w.loop = loop;
     w.sandbox = sandbox;
     w.cgroups.pids_peak = true;
-    w.host = (struct jail_host){
-        .loop = loop, .cgroups = &w.cgroups, .init_fd = -1, .home_ns = -1, .cpus = 2};
+    w.host = (struct jail_host){.maker = &jail_native,
+                                .loop = loop,
+                                .cgroups = &w.cgroups,
+                                .init_fd = -1,
+                                .home_ns = -1,
+                                .cpus = 2};
     snprintf(w.policy.name, sizeof(w.policy.name), "default");
     for (int i = 0; i < LIMIT_COUNT; i++)
         w.policy.ceiling.v[i] = limit_info((enum limit_id)i)->max;
