@@ -38,8 +38,9 @@ static int doctor_table(const json_t *list) {
     return 0;
 }
 
-/* What to do about each that is missing. -> number of required ones among them. */
-static size_t doctor_advise(const json_t *list) {
+/* What to do about each that is missing. -> number of required ones among them; *accepted: of those
+ * that the runner was started without. */
+static size_t doctor_advise(const json_t *list, size_t *accepted) {
     size_t missing = 0, i;
     json_t *c;
 
@@ -49,11 +50,12 @@ static size_t doctor_advise(const json_t *list) {
 
         if (doctor_is_enforced(c))
             continue;
+        bool known = json_is_true(json_object_get(c, "accepted"));
         missing += required;
+        *accepted += known;
         printf("%s: ", required ? "missing"
-                       : json_is_true(json_object_get(c, "accepted"))
-                           ? "NOT ENFORCED (accepted where the runner was started)"
-                           : "not available (optional)");
+                       : known  ? "NOT ENFORCED (accepted where the runner was started)"
+                                : "not available (optional)");
         say_put(stdout, name != NULL ? name : "?");
         fputs(": ", stdout);
         say_put(stdout, remedy != NULL ? remedy : "the server knows no remedy");
@@ -105,7 +107,7 @@ static int doctor_do(struct rest *rest, const struct target *target) {
     struct err err = {0};
     int rc = doctor_check_server(rest, target);
     json_t *answer, *list;
-    size_t missing;
+    size_t missing, accepted = 0;
 
     if (rc < 0)
         return 1;
@@ -123,9 +125,10 @@ static int doctor_do(struct rest *rest, const struct target *target) {
         return 1;
     }
     putchar('\n');
-    missing = doctor_advise(list);
+    missing = doctor_advise(list, &accepted);
     if (missing == 0)
-        puts("Everything that is required is enforced.");
+        puts(accepted == 0 ? "Everything that is required is enforced."
+                           : "Everything else that is required is enforced.");
     json_decref(answer);
     return missing > 0 || rc != 0 ? 1 : 0;
 }
