@@ -1,6 +1,7 @@
 #include "receipt_exec.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -167,6 +168,8 @@ static int receipt_exec_body(struct json_out *j, const struct exec *x,
     json_out_str(j, "id", x->id);
     json_out_open(j, "image", '{');
     json_out_str(j, "name", place->image);
+    if (!sodium_is_zero(place->image_sha256, sizeof(place->image_sha256)))
+        receipt_inputs_hex(j, "sha256", place->image_sha256);
     json_out_close(j, '}');
     json_out_str(j, "key", place->key->id);
     receipt_parts_limits(j, &x->limits.values);
@@ -204,6 +207,7 @@ void receipt_exec_place(const struct exec *x, const struct receipt_key *key,
     str_copy(out->image, sizeof(out->image), sandbox_spec(sb)->image);
     str_copy(out->policy, sizeof(out->policy), policy->name);
     memcpy(out->policy_sha256, policy->sha256, sizeof(out->policy_sha256));
+    memcpy(out->image_sha256, sandbox_spec(sb)->image_sha256, sizeof(out->image_sha256));
 }
 
 int receipt_exec_write(const struct exec *x, const struct receipt_exec_place *place,
