@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import signal
+import subprocess
 import time
 
 import check
@@ -184,6 +185,27 @@ def _(_):
     check.equal(causes, ["exit", "wall_time", "exit"], "causes")
     check.equal(answer["steps"][2]["stdout"], "three\nhello\n", "stdout")
     check.equal([one["content"] for one in answer["files"]], ["hello\n"], "files")
+
+
+@docker("an imported image runs on both back ends, by one digest, and is made of the engine once")
+def _(_):
+    one = pair()
+    tar = os.path.join(one.work, "bb.tar")
+    with open(tar, "wb") as out:
+        out.write(engine.busybox())
+    command = [harness.program("pinfold-server"), "image", "import", "bb", tar]
+    done = subprocess.run(
+        command + ["--state", one.state], capture_output=True, timeout=60, check=False
+    )
+    check.equal(done.returncode, 0, "import: %s" % done.stderr)
+    digests = set()
+    for backend in ("native", "docker", "docker"):
+        answer = check.ok(run(backend, image="bb", sh="echo $0; ls /bin/busybox"))
+        check.equal(answer["backend"], backend, "backend")
+        digests.add(answer["image_digest"])
+    check.equal(len(digests), 1, "digests")
+    tags = [t for i in one.engine.json("/images/json") for t in i["RepoTags"] or []]
+    check.equal(len([t for t in tags if t.startswith("pinfold-image:")]), 1, "images of the engine")
 
 
 @docker("a warm container is used once")
