@@ -138,12 +138,12 @@ class Runner:
     def one(self, test):
         start = time.monotonic()
         reason = trace = None
+        # An engine takes its time to make a container, and again to remove it.
+        deadline = test.deadline * (DOCKER_PATIENCE if self.docker else 1)
         try:
             pair = None
             if self.docker and differs.why(test.title()):
                 raise suite.Skip(differs.why(test.title()))
-            # An engine takes its time to make a container, and again to remove it.
-            deadline = test.deadline * (DOCKER_PATIENCE if self.docker else 1)
             signal.setitimer(signal.ITIMER_REAL, deadline + 20)
             if not test.own and (test.function is not runner_end or self.pair is not None):
                 pair = self.shared()
@@ -159,7 +159,7 @@ class Runner:
             self.line("ok", test, " # SKIP %s" % skip)
             return
         except suite.Deadline:
-            reason = "not done within %s s" % test.deadline
+            reason = "not done within %s s" % deadline
             trace = traceback.format_exc(limit=-4)
         except AssertionError as problem:
             reason = str(problem)
