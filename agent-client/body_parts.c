@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <jansson.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "text.h"
@@ -35,6 +36,18 @@ int body_parts_set(json_t *object, const char *key, json_t *value, struct err *e
 
 int body_parts_set_text(json_t *object, const char *key, const char *text, struct err *err) {
     return text == NULL ? 0 : body_parts_set(object, key, body_parts_text(key, text, err), err);
+}
+
+int body_parts_set_image(json_t *object, const char *text, struct err *err) {
+    const char *at = text != NULL ? strchr(text, '@') : NULL;
+    char name[256];
+
+    if (at == NULL)
+        return body_parts_set_text(object, "image", text, err);
+    snprintf(name, sizeof(name), "%.*s", (int)(at - text), text);
+    if (body_parts_set_text(object, "image", name, err) < 0)
+        return -1;
+    return body_parts_set_text(object, "image_digest", at + 1, err);
 }
 
 int body_parts_set_list(json_t *object, const char *key, const char *const *items, size_t count,

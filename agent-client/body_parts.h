@@ -16,6 +16,8 @@ int body_parts_memory(struct err *err);
 int body_parts_set(struct json_t *object, const char *key, struct json_t *value, struct err *err);
 /* Nothing when `text` is NULL. */
 int body_parts_set_text(struct json_t *object, const char *key, const char *text, struct err *err);
+/* "NAME", or "NAME@sha256:HEX": that one and no other. */
+int body_parts_set_image(struct json_t *object, const char *text, struct err *err);
 int body_parts_set_list(struct json_t *object, const char *key, const char *const *items,
                         size_t count, struct err *err);
 /* object[key] = {NAME: VALUE, …} of "NAME=VALUE" items. */

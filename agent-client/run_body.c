@@ -52,7 +52,7 @@ static int run_body_set_small(json_t *object, const struct run_options *o, struc
     int rc = body_parts_set_text(object, "policy", o->policy, err);
 
     if (rc == 0)
-        rc = body_parts_set_text(object, "image", o->image, err);
+        rc = body_parts_set_image(object, o->image, err);
     if (rc == 0)
         rc = body_parts_set_text(object, "cwd", o->cwd, err);
     if (rc == 0)

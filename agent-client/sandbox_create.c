@@ -35,8 +35,7 @@ static json_t *sandbox_create_body(const struct sandbox_create_options *o, struc
     int rc = body != NULL ? 0 : body_parts_memory(err);
     const struct {
         const char *key, *text;
-    } texts[] = {
-        {"policy", o->policy}, {"image", o->image}, {"disk", o->storage}, {"from", o->from}};
+    } texts[] = {{"policy", o->policy}, {"disk", o->storage}, {"from", o->from}};
     const struct {
         const char *key;
         uint64_t ms;
@@ -44,6 +43,8 @@ static json_t *sandbox_create_body(const struct sandbox_create_options *o, struc
 
     for (size_t i = 0; rc == 0 && i < sizeof(texts) / sizeof(texts[0]); i++)
         rc = body_parts_set_text(body, texts[i].key, texts[i].text, err);
+    if (rc == 0)
+        rc = body_parts_set_image(body, o->image, err);
     for (size_t i = 0; rc == 0 && i < sizeof(times) / sizeof(times[0]); i++)
         if (times[i].ms > 0)
             rc = body_parts_set(body, times[i].key, json_integer((json_int_t)times[i].ms), err);
@@ -98,7 +99,8 @@ static int sandbox_create_run(int argc, char **argv) {
     const char *disk = NULL;
     struct opt table[SANDBOX_FIXED_OPTIONS + LIMIT_OPTIONS_MAX] = {
         {"policy", 0, "NAME", OPT_STRING, &o.policy, 0, 0, "what it may do (default: default)"},
-        {"image", 0, "NAME", OPT_STRING, &o.image, 0, 0, "what it sees (default: host)"},
+        {"image", 0, "NAME", OPT_STRING, &o.image, 0, 0,
+         "what it sees (default: host); NAME@sha256:HEX: that one only"},
         {"env", 'e', "K=V", OPT_LIST, &o.env, 0, 0, "a variable of everything that runs in it"},
         {"ttl", 0, "TIME", OPT_DURATION, &o.ttl_ms, 0, 0, "it ends after that long (1h)"},
         {"idle", 0, "TIME", OPT_DURATION, &o.idle_ms, 0, 0, "or unused for that long (15m)"},

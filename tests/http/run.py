@@ -63,7 +63,7 @@ SANITIZED = (
 
 
 def part(test):
-    if test.module in ("docker",):
+    if test.module in ("docker", "image_both"):
         return "docker"
     return "alone" if test.alone else "own" if test.own else "shared"
 

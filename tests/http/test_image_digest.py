@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import subprocess
 
 import check
 import clean
@@ -61,6 +62,15 @@ def _(_):
         check.equal(refused.status, 409, "a sandbox with another digest")
         answer = check.ok(run(image="one", argv=["cat", "/marker"]))
         check.equal((check.text(answer), answer["image_digest"]), ("second", other), "the new one")
+        # The client's way to say it.
+        for asked, code in ((other, 0), (digest, 125)):
+            done = subprocess.run(
+                [harness.program("pinfold"), "run", "--image", "one@" + asked, "--", "cat",
+                 "/marker"], capture_output=True, timeout=20, stdin=subprocess.DEVNULL,
+                env=dict(os.environ, PINFOLD_URL="http://127.0.0.1:%d" % pair.port,
+                         PINFOLD_TOKEN=pair.token))
+            check.equal(done.returncode, code, "pinfold run: %s" % done.stderr.decode())
+        check.holds(done.stderr.decode(), "not the one that was asked for", "stderr")
         # A fork of the old sandbox would be one of another image.
         made = pair.client.post("/v1/sandboxes/%s/fork" % box["id"], {"count": 1})
         check.true(made.status >= 400, "a fork onto another image: %s", made.status)
