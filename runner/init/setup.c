@@ -172,8 +172,34 @@ static const char *const setup_masks[] = {
     "/proc/key-users",
 };
 
+/* The same in directories: names of the host's disks, its devices and who serves them. One empty
+ * file system covers them all. */
+static const char *const setup_covered[] = {
+    "/proc/acpi", "/proc/asound", "/proc/bus",  "/proc/driver",
+    "/proc/fs",   "/proc/irq",    "/proc/scsi",
+};
+
+static int setup_cover(void) {
+    const char *empty = NULL;
+    for (size_t i = 0; i < sizeof setup_covered / sizeof setup_covered[0]; i++) {
+        int rc = empty != NULL
+                     ? mount(empty, setup_covered[i], NULL, MS_BIND, NULL)
+                     : mount("tmpfs", setup_covered[i], "tmpfs",
+                             MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, "size=4k,nr_inodes=2");
+        if (rc == 0 && empty == NULL) {
+            empty = setup_covered[i];
+        } else if (rc != 0 && errno != ENOENT) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 static int setup_masked(struct setup *s) {
     (void)s;
+    if (setup_cover() != 0) {
+        return -1;
+    }
     for (size_t i = 0; i < sizeof setup_masks / sizeof setup_masks[0]; i++) {
         if (mount("/dev/null", setup_masks[i], NULL, MS_BIND, NULL) != 0 && errno != ENOENT) {
             return -1;

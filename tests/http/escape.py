@@ -404,7 +404,8 @@ KNOBS = ["/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sy
 # Files whose text names the host's state (case 93, 101).
 SECRETS = ["/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/timer_list", "/proc/kmsg",
            "/proc/kallsyms", "/proc/sched_debug", "/proc/latency_stats", "/proc/timer_stats",
-           "/proc/fs/jbd2", "/proc/scsi", "/proc/acpi", "/proc/vmallocinfo",
+           "/proc/fs", "/proc/fs/jbd2", "/proc/scsi", "/proc/acpi", "/proc/asound", "/proc/bus",
+           "/proc/driver", "/proc/irq", "/proc/vmallocinfo",
            "/proc/slabinfo", "/proc/pagetypeinfo", "/proc/kpagecount", "/proc/kpageflags",
            "/sys/kernel", "/sys/class", "/sys/fs/cgroup", "/sys/firmware", "/etc/shadow",
            "/etc/gshadow",
