@@ -19,6 +19,10 @@
  * of all of them in any case: when many users are busy they wait, and nobody is refused. */
 #define ROUTE_SHARE 2u
 #define ROUTE_PART 8u
+/* But this part of all is for who has next to nothing open: so few users, each with what he may
+ * have, do not keep out everybody else together. */
+#define ROUTE_RESERVE 16u
+#define ROUTE_FEW 2u
 
 /* What belongs to the caller may be looked at with the scope of its family, or with `read`. */
 #define ROUTE_RUN ACCOUNTS_RUN
@@ -142,7 +146,8 @@ static bool route_in_url(struct http_req *req, const struct route_args *args) {
 static int route_check_share(const struct server *s, const struct accounts_user *user,
                              struct api_error *error) {
     size_t left = http_connections_left(s->http), all = left + http_connections(s->http);
-    if (user->open <= all / ROUTE_PART || user->open < ROUTE_SHARE * left)
+    bool fits = user->open <= all / ROUTE_PART || user->open < ROUTE_SHARE * left;
+    if (fits && (left >= all / ROUTE_RESERVE || user->open <= ROUTE_FEW))
         return 0;
     return api_error_set(error, 429, "connections", NULL,
                          "%zu of your requests are open, and the connections that are left are for "

@@ -345,3 +345,37 @@ def _(_):
         check.true(len(healthz) > 20, "healthz answered %d times" % len(healthz))
         # 64 clients, the probe and 4 slots share two cores here.
         check.true(percentile(healthz, 0.95) < 1, "healthz took %.2f s" % percentile(healthz, 0.95))
+
+
+def hold(client, run, count):
+    """Opens streams until one is refused -> sockets of those that are open."""
+    held = []
+    for _ in range(count):
+        sock = client.socket()
+        sock.sendall(("GET /v1/runs/%s/events?follow=true HTTP/1.1\r\nHost: x\r\n"
+                      "Authorization: Bearer %s\r\n\r\n" % (run, client.token)).encode())
+        if sock.recv(12)[9:] != b"200":
+            sock.close()
+            break
+        held.append(sock)
+    return held
+
+
+@test("users who hold all connections that they get, together, leave some to others", own=True,
+      deadline=40)
+def _(_):
+    with harness.Pair(slots=16, warm=1, server_args=["--connections", "512"]) as pair:
+        users = [pair.user_client("holds-%d" % i) for i in range(8)]
+        runs = [one.submit(argv=["sleep", "60"]) for one in users]
+        for one in users:
+            one.close()
+        held = [sock for one, run in zip(users, runs) for sock in hold(one, run, 300)]
+        check.within(400, len(held), 508, "streams that they hold")
+        other = pair.user_client("comes-late")
+        check.equal(other.get("/v1/me").status, 200, "another user's request")
+        check.ok(other.run(argv=["true"]))
+        for sock in held:
+            sock.close()
+        check.eventually(lambda: users[0].get("/v1/me").status == 200, 3, "places are free again")
+        for one, run in zip(users, runs):
+            one.delete("/v1/runs/" + run)
