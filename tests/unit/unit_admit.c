@@ -116,12 +116,39 @@ static void test_shape(void **state) {
     free(a.steps);
 }
 
+static void test_what_cannot_be_enforced(void **state) {
+    (void)state;
+    struct wire_policy p = policy();
+    p.unenforced = 1u << LIMIT_PIDS;
+    struct request_step step = {0};
+    struct run_request r = {.steps = &step, .step_count = 1};
+    struct api_error error = {0};
+    struct admit a;
+    wish(&r.limits, LIMIT_MEM_BYTES, above(LIMIT_MEM_BYTES, 5));
+    assert_int_equal(admit_check(&r, &p, &a, &error), 0);
+    assert_int_equal(a.run.from[LIMIT_PIDS], LIMITS_FROM_UNENFORCED);
+    assert_int_equal(a.steps[0].from[LIMIT_PIDS], LIMITS_FROM_UNENFORCED);
+    assert_int_equal(a.run.from[LIMIT_MEM_BYTES], LIMITS_FROM_REQUEST);
+    assert_string_equal(limits_from_name(LIMITS_FROM_UNENFORCED), "default");
+    free(a.steps);
+    wish(&step.limits, LIMIT_PIDS, above(LIMIT_PIDS, 1));
+    assert_int_equal(admit_check(&r, &p, &a, &error), -1);
+    assert_int_equal(error.status, 422);
+    assert_string_equal(error.field, "/steps/0/limits/pids");
+    step = (struct request_step){0};
+    wish(&r.limits, LIMIT_PIDS, above(LIMIT_PIDS, 1));
+    assert_int_equal(admit_check(&r, &p, &a, &error), -1);
+    assert_string_equal(error.code, "limit_unavailable");
+    assert_string_equal(error.field, "/limits/pids");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_wishes),
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_shape),
+        cmocka_unit_test(test_what_cannot_be_enforced),
     };
     return cmocka_run_group_tests_name("admit", tests, NULL, NULL);
 }

@@ -19,7 +19,9 @@ static struct limits_effective sample(void) {
 static void test_round_trip(void **state) {
     (void)state;
     struct limits_effective e = sample(), back;
+    e.from[LIMIT_PIDS] = LIMITS_FROM_UNENFORCED;
     json_t *object = limits_json_encode(&e);
+    assert_true(json_is_false(json_object_get(json_object_get(object, "pids"), "enforced")));
     assert_int_equal(json_object_size(object), LIMIT_COUNT);
     char *wall = json_dumps(json_object_get(object, "wall_ms"), JSON_COMPACT);
     assert_string_equal(wall, "{\"value\":1000,\"from\":\"default\"}");

@@ -337,7 +337,7 @@ static void test_welcome_and_capability(void **state) {
     p.welcome.capabilities = WIRE_CAPABILITIES_MAX + 1;
     wrong(&p, true, "capabilities");
     make_capability(&p);
-    p.capability.status = 3;
+    p.capability.status = WIRE_CAP_GIVEN_UP + 1;
     wrong(&p, true, "status");
     make_capability(&p);
     p.capability.required = 2;
@@ -377,6 +377,9 @@ static void test_policy(void **state) {
     make_policy(&p);
     p.policy.end_on = 8;
     wrong(&p, true, "end_on");
+    make_policy(&p);
+    p.policy.unenforced = 1u << LIMIT_COUNT;
+    wrong(&p, true, "unenforced");
     make_policy(&p);
     p.policy.network = 1;
     wrong(&p, true, "network");
