@@ -7,6 +7,8 @@
 #include "fuzz.h"
 #include "json_out.h"
 #include "sandbox.h"
+#include "sandboxes.h"
+#include "sync.h"
 
 /* A sandbox in which nothing runs any more. */
 struct sandbox {
@@ -44,6 +46,11 @@ void sandbox_task_signal(struct sandbox_task *t, int signal) {
     (void)signal;
 }
 
+const struct sandbox_failure *sandbox_failure(const struct sandbox *sb) {
+    (void)sb;
+    return NULL;
+}
+
 const char *sandbox_id(const struct sandbox *sb) {
     (void)sb;
     return "sb_fake";
@@ -52,6 +59,26 @@ const char *sandbox_id(const struct sandbox *sb) {
 const char *sandbox_owner(const struct sandbox *sb) {
     (void)sb;
     return "somebody";
+}
+
+struct sandbox_activity sandbox_activity(const struct sandbox *sb) {
+    (void)sb;
+    return (struct sandbox_activity){.writes = 1};
+}
+
+const struct sandbox_spec *sandbox_spec(const struct sandbox *sb) {
+    static const struct sandbox_spec spec = {.image = "host"};
+    (void)sb;
+    return &spec;
+}
+
+bool sync_manifest_of(const struct sandbox *sb, const char *path, struct sync_manifest *out,
+                      const char **root) {
+    (void)sb;
+    (void)path;
+    (void)out;
+    (void)root;
+    return false;
 }
 
 int sandbox_dir(const struct sandbox *sb) {
