@@ -5,5 +5,7 @@
 
 #include "err.h"
 
+#define err_plain(...) (err_plain(__VA_ARGS__), -1)
+#define err_wrap(...) (err_wrap(__VA_ARGS__), -1)
 #define err_set(...) (err_set(__VA_ARGS__), -1)
 #define err_sys(...) (err_sys(__VA_ARGS__), -1)

@@ -88,7 +88,8 @@ SHELLS = [
      "[ -z \"$x\" ] && result REFUSED; result OK", "REFUSED"),
     (CGROUPS, "a directory in a cgroup file system", "try mkdir /sys/fs/cgroup/x", "REFUSED"),
     (CGROUPS, "the host's names in /proc/self/cgroup",
-     "reached cat; x=$(grep -c '/.*/' /proc/self/cgroup); [ \"$x\" = 0 ] && result REFUSED; result OK", "REFUSED"),
+     "x=$(grep -vE ':/[a-z0-9.-]{0,20}(/[a-z0-9.-]{0,20})?$' /proc/self/cgroup | head -1); reached cat $x; "
+     "[ -z \"$x\" ] && result REFUSED; result OK", "REFUSED"),
     (CGROUPS, "the mount helper with a cgroup", "try mount -t cgroup -o memory none /tmp", "REFUSED"),
     ("namespaces", "the program unshare", "try unshare --user --map-root-user true", "REFUSED"),
     ("namespaces", "the program unshare with a mount namespace", "try unshare --mount true", "REFUSED"),
@@ -112,8 +113,8 @@ SHELLS = [
      "[ \"$x\" = 0 ] && result OK; result REFUSED", "REFUSED"),
     ("set-uid", "every set-uid program there is",
      "reached find; for f in $(find /usr -xdev -perm -4000 -type f 2>/dev/null); do "
-     "[ -u \"$f\" ] && findmnt -no OPTIONS -T \"$f\" | grep -q nosuid || x=$f; done; "
-     "[ -z \"$x\" ] && result REFUSED; result OK", "REFUSED"),
+     "findmnt -no OPTIONS -T \"$f\" | grep -q nosuid || grep -q 'NoNewPrivs:.1' /proc/self/status || x=$f; "
+     "\"$f\" --help >/dev/null 2>&1 </dev/null; done; [ -z \"$x\" ] && result REFUSED; result OK", "REFUSED"),
     ("set-uid", "a set-uid script", "printf '#!/bin/sh\\nid -u\\n' >/workspace/s; chmod 4755 /workspace/s; "
      "reached ./s; same \"$(/workspace/s)\" \"$(id -u)\"", "REFUSED"),
     ("capabilities", "the program setpriv with all capabilities",
