@@ -564,7 +564,7 @@ int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
     int rc = 0;
     cgroup_jail_close(jail);
     if (jail->adopted) {
-        cgroup_jail_abandon(jail);
+        cgroup_jail_return(jail);
     }
     for (size_t i = 0; i < host->count; i++) {
         if (cgroup_rmdir(host->tree[i].base_fd, jail->name, &jail->fd[i], err) != 0) {

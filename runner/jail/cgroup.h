@@ -73,6 +73,7 @@ struct cgroup_jail {
     int share_fd;          /* cpu.stat */
     int peak_fd;           /* memory peak of all steps together */
     bool adopted;          /* its directories are an engine's, which made them and removes them */
+    char adopted_as[80];   /* … and calls them so */
     uint32_t lacks;        /* as of the host */
     uint64_t refused_base; /* pids.events when the current step began */
     uint64_t throttled_base;
@@ -138,6 +139,9 @@ int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cg
  * that is ours, or that others are in as well, is refused. */
 int cgroup_jail_adopt(const struct cgroup_host *host, const char *name, pid_t pid,
                       struct cgroup_jail *jail, struct err *err);
+/* Removes what is left of adopted groups, which the engine cannot remove while there are groups of
+ * steps in them; closes the rest. */
+void cgroup_jail_return(struct cgroup_jail *jail);
 /* Sets memory (without swap), pids and cpu share of the whole jail; may be called again. */
 int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *jail,
                       const struct limits *limits, struct err *err);

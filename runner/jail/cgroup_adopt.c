@@ -41,7 +41,7 @@ static int cgroup_adopt_leaf(int dir, pid_t pid, struct err *err) {
 }
 
 static int cgroup_adopt_tree(const struct cgroup_tree *tree, const char *groups, pid_t pid,
-                             struct err *err) {
+                             struct cgroup_jail *jail, struct err *err) {
     char path[768];
     if (cgroup_tree_dir(tree, groups, path, sizeof path, err) != 0) {
         return -1;
@@ -58,11 +58,39 @@ static int cgroup_adopt_tree(const struct cgroup_tree *tree, const char *groups,
         return err_sys(err, "opening the control group of a container, %s", path);
     }
     if (cgroup_adopt_alone(dir, pid, err) != 0 ||
-        (tree->v2 && cgroup_adopt_leaf(dir, pid, err) != 0) ||
+        (tree->v2 && (tree->roles & CGROUP_MEMORY) && cgroup_adopt_leaf(dir, pid, err) != 0) ||
         cgroup_delegate(tree, dir, err) != 0) {
         return -1;
     }
+    /* The same name in every tree; where it is not, the engine has to do without our help. */
+    const char *name = strrchr(path, '/') + 1;
+    if (jail->adopted_as[0] == '\0') {
+        (void)str_copy(jail->adopted_as, sizeof jail->adopted_as, name);
+    }
     return fd_steal(&dir);
+}
+
+/* Is it a tree that the engine does not use (cgroup2 beside v1, mounted by us)? Then steps are in
+ * our own groups. Trees with limits are never left out. */
+static bool cgroup_adopt_none(const struct cgroup_tree *tree, const char *groups) {
+    char path[768];
+    return !(tree->roles & CGROUP_JAIL_ROLES) &&
+           (cgroup_tree_dir(tree, groups, path, sizeof path, NULL) != 0 ||
+            strlen(path) <= strlen(tree->mount_point) + 1);
+}
+
+/* Nothing lives in them any more. Each of the two may be faster. */
+void cgroup_jail_return(struct cgroup_jail *jail) {
+    for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {
+        fd_cleanup int up =
+            jail->fd[i] < 0 ? -1 : openat(jail->fd[i], "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+        if (up < 0 || jail->adopted_as[0] == '\0') {
+            continue;
+        }
+        (void)unlinkat(jail->fd[i], CGROUP_ADOPT_LEAF, AT_REMOVEDIR);
+        (void)unlinkat(up, jail->adopted_as, AT_REMOVEDIR);
+    }
+    cgroup_jail_abandon(jail);
 }
 
 int cgroup_jail_adopt(const struct cgroup_host *host, const char *name, pid_t pid,
@@ -78,10 +106,12 @@ int cgroup_jail_adopt(const struct cgroup_host *host, const char *name, pid_t pi
         rc = err_set(err, ERR_INVALID, 0, "the cgroup name %s is too long", name);
     }
     for (size_t i = 0; rc == 0 && i < host->count; i++) {
-        if (!(host->tree[i].roles & CGROUP_JAIL_ROLES)) {
+        /* Also where a jail of ours has no group: steps that were elsewhere would tell, from
+         * inside, the names of groups of the host. */
+        if (cgroup_adopt_none(&host->tree[i], groups.data)) {
             continue;
         }
-        jail->fd[i] = cgroup_adopt_tree(&host->tree[i], groups.data, pid, err);
+        jail->fd[i] = cgroup_adopt_tree(&host->tree[i], groups.data, pid, jail, err);
         rc = jail->fd[i] < 0 ? -1 : 0;
     }
     buf_done(&groups);

@@ -151,6 +151,9 @@ def _(_):
     check.equal({p for p in points if not p.startswith("/proc/")}, wanted, "mounts")
     check.true("EVIL" not in text and "LD_PRELOAD" not in text, "environment of the image")
     check.true("nameserver" not in text, "resolv.conf of the host")
+    text = check.text(check.ok(run(sh="cat /proc/self/cgroup")))
+    names = {line.split(":", 2)[2] for line in text.splitlines()}
+    check.equal([n for n in names if ".." in n or "pinfold" in n or "docker" in n], [], "groups")
 
 
 @docker("containers have the limits of the policy, without a doubt about who was killed")
