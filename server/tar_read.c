@@ -288,8 +288,14 @@ static int tar_read_open(struct tar_read *t) {
     if (t->archive == NULL || archive_read_support_filter_gzip(t->archive) != ARCHIVE_OK ||
         archive_read_support_format_tar(t->archive) != ARCHIVE_OK)
         return tar_read_memory(t);
-    if (archive_read_open(t->archive, t, NULL, tar_read_in, NULL) != ARCHIVE_OK)
-        return tar_read_damaged(t);
+    /* Not archive_read_open(): it does not look whether there was memory for the second of these,
+     * and then goes on without. */
+    if (archive_read_set_read_callback(t->archive, tar_read_in) != ARCHIVE_OK ||
+        archive_read_set_callback_data(t->archive, t) != ARCHIVE_OK)
+        return tar_read_memory(t);
+    errno = 0;
+    if (archive_read_open1(t->archive) != ARCHIVE_OK)
+        return errno == ENOMEM ? tar_read_memory(t) : tar_read_damaged(t);
     return 0;
 }
 

@@ -300,12 +300,13 @@ class Fork(WithBox):
 
 
 class Delete(WithBox):
-    """Whatever happens, it is gone."""
+    """It is gone, or that was refused."""
 
     def act(self):
         answer = self.client.delete(self.box.path)
         if answer.status != 204:
             refused(answer)
+            return
         check.eventually(
             lambda: self.client.get(self.box.path + "/exec").status in (404, 410), 5, "it is gone"
         )
