@@ -8,6 +8,7 @@ import sys
 
 import check
 import clean
+import differs
 import engine
 import harness
 from suite import Skip, test
@@ -66,6 +67,12 @@ def put_image(pair, name, word):
     check.equal(done.returncode, 0, "import: %s" % done.stderr.decode())
     with open(os.path.join(path, "index.json")) as file:
         return json.load(file)["manifests"][0]["digest"]
+
+
+@test("the README has the table of what differs in containers", own=True)
+def _(_):
+    with open(os.path.join(harness.repo(), "README.md")) as file:
+        check.holds(file.read(), differs.table(), "README.md")
 
 
 @test("an imported image is the same in a jail and in a container", own=True, deadline=120)
