@@ -401,12 +401,12 @@ ESCAPE_SOURCES := $(wildcard tests/escape/*.c)
 ESCAPE_CC = $(CC_init) -std=gnu17 -D_GNU_SOURCE $(WARN) $(CFLAGS_init) -Itests/escape
 ESCAPE_OBJECTS := $(ESCAPE_SOURCES:%.c=$(B)/init/obj/%.o) $(B)/init/obj/tests/escape/probes.o
 
-$(B)/init/obj/tests/escape/%.o: tests/escape/%.c tests/escape/escape.h $(B)/init/flags
+$(B)/init/obj/tests/escape/%.o: tests/escape/%.c tests/escape/attempt.h $(B)/init/flags
 	@mkdir -p $(@D)
 	@echo "  CC   init  $<"
 	@$(ESCAPE_CC) -c $< -o $@
 
-$(B)/init/obj/tests/escape/probes.o: tests/escape/probes.py tests/http/escape.py tests/escape/escape.h
+$(B)/init/obj/tests/escape/probes.o: tests/escape/probes.py tests/http/escape.py tests/escape/attempt.h
 	@mkdir -p $(@D)
 	@/usr/bin/python3 tests/escape/probes.py $(@:.o=.c)
 	@$(ESCAPE_CC) -w -c $(@:.o=.c) -o $@

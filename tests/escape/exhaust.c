@@ -1,7 +1,7 @@
 /* Taking all there is of something. Each goes on until it is refused and says how much it got: the
  * bound is the limit that the run was given, so that a refusal that comes from the host's own
  * bounds, which all jails share, does not pass. */
-#include "escape.h"
+#include "attempt.h"
 
 #include <fcntl.h>
 #include <limits.h>

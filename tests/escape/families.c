@@ -1,6 +1,6 @@
 /* Sockets: families and protocols that no program inside needs, each by a number of its own, since
  * a kernel loads a module when one is asked for. */
-#include "escape.h"
+#include "attempt.h"
 
 #include <net/if.h>
 #include <netinet/in.h>

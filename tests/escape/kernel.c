@@ -1,6 +1,6 @@
 /* Doors of the kernel that a program inside has no business with: namespaces, mounts, keys, other
  * architectures, and what has had holes before. Numbers stand where headers may lack the name. */
-#include "escape.h"
+#include "attempt.h"
 
 #include <fcntl.h>
 #include <linux/sched.h>

@@ -6,7 +6,7 @@
  *
  * An attempt writes "NONCE REACHED NAME call" and "NONCE RESULT NAME outcome count": the outcome is
  * OK, the name of an error, that of the signal that ended it, or UNFIT when it was not made. */
-#include "escape.h"
+#include "attempt.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* A neighbour, and what tries to reach it from another jail. Its names come by the environment;
  * each is one that means the same thing in every jail, unless a namespace keeps them apart. */
-#include "escape.h"
+#include "attempt.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

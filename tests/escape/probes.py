@@ -95,7 +95,7 @@ def quoted(text):
 
 
 def main():
-    text = '#include "escape.h"\n' + escape.HEAD
+    text = '#include "attempt.h"\n' + escape.HEAD
     for name in CALLS:
         text += "#define %s(...) TRY(%s(__VA_ARGS__))\n" % (name, name)
     for key, what, _, body, right in escape.PROBES:

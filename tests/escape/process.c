@@ -1,6 +1,6 @@
 /* Process 1, its control socket, the warm pool's processes, descriptors, terminals, power over
  * oneself. */
-#include "escape.h"
+#include "attempt.h"
 
 #include <dirent.h>
 #include <fcntl.h>
