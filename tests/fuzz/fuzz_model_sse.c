@@ -65,7 +65,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         return 0;
     struct fuzz_stream f = {data[0] & 1 ? &model_openai : &model_anthropic, &answer};
     const char *bytes = (const char *)data + 1;
-    size_t piece = data[0] & 4 ? 1 + (data[0] >> 3) : size;
+    size_t piece = data[0] & 4 ? 1u + (size_t)(data[0] >> 3) : size;
     model_answer_init(&answer, &m);
     int rc = data[0] & 2 ? fuzz_whole(&f, bytes, size - 1, &err)
                          : fuzz_pieces(&f, bytes, size - 1, piece, &err);
