@@ -99,26 +99,6 @@ const struct sandbox_failure *sandbox_failure(const struct sandbox *sb) {
     return &failure;
 }
 
-struct sandbox_activity sandbox_activity(const struct sandbox *sb) {
-    (void)sb;
-    return (struct sandbox_activity){0};
-}
-
-const struct sandbox_spec *sandbox_spec(const struct sandbox *sb) {
-    static const struct sandbox_spec spec = {.image = "host"};
-    (void)sb;
-    return &spec;
-}
-
-bool sync_manifest_of(const struct sandbox *sb, const char *path, struct sync_manifest *out,
-                      const char **root) {
-    (void)sb;
-    (void)path;
-    (void)out;
-    (void)root;
-    return false; /* it was never synced */
-}
-
 const char *sandbox_id(const struct sandbox *sb) {
     (void)sb;
     return "sb_fake";
