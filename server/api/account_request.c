@@ -114,7 +114,7 @@ static int account_request_quotas(struct request_ctx *ctx, json_t *value, const 
     struct request_path at = {.key = "quota"};
     if (value == NULL)
         return 0;
-    for (size_t i = 0; names[i] != NULL && i < ACCOUNT_REQUEST_QUOTAS_MAX; i++)
+    for (size_t i = 0; i < ACCOUNT_REQUEST_QUOTAS_MAX && names[i] != NULL; i++)
         table[i] = (struct request_field){names[i], request_keep, i * sizeof(found[0])};
     if (request_object(ctx, &at, value, table, found) != 0)
         return -1;
