@@ -40,7 +40,7 @@ struct run_store {
     char *body; /* of its request, as it came, until it is written; owned */
     size_t body_len;
     uint64_t file_bytes; /* what its body adds to `bytes`: of one in a file that is new there */
-    char *record; /* run_record.h; of one that is in the redo log; owned */
+    char *record;        /* run_record.h; of one that is in the redo log; owned */
     size_t record_len;
     struct store_waiter row, durable;
     struct run_store_job *job;          /* a worker is at it */
