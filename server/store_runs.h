@@ -79,7 +79,8 @@ int store_runs_began(struct store *s, uint64_t *at_ms, struct err *err);
 /* The oldest at most `max` that are over -> their number, or -1. */
 int store_runs_oldest(struct store *s, struct store_run_old *out, size_t max, struct err *err);
 /* With it goes the body of its request if that lies in a file and no run that was accepted later,
- * nor one within STORE_RUNS_INPUT_REST_MS of `now_ms`, has used it: old->input is that file then. */
+ * nor one within STORE_RUNS_INPUT_REST_MS of `now_ms`, has used it: old->input names the file then.
+ */
 #define STORE_RUNS_INPUT_REST_MS 5000u
 int store_runs_drop(struct store *s, struct store_run_old *old, uint64_t now_ms, struct err *err);
 /* Drops at most `max` bodies that no run since `before_ms` has used; the names of those in files go
@@ -96,8 +97,8 @@ int store_runs_totals(struct store *s,
 int store_runs_knows_file(struct store *s, const char *file, struct err *err);
 
 /* Bodies of requests. */
-/* Notes that it is used at `now_ms`, and keeps it when it is new: in the database (`file` NULL), or it is
- * in a file already. */
+/* Notes that it is used at `now_ms`, and keeps it when it is new: in the database (`file` NULL), or
+ * it is in a file already. */
 struct store_input {
     const uint8_t *hash;
     const void *body;
