@@ -147,9 +147,8 @@ static const struct config_row config_rows[] = {
      .preset = "disk",
      .choices = "disk|memory",
      .about =
-         "Where results of runs are kept. memory: nothing that runs were given or put out comes "
-         "to the disk but digests in the audit log, and all of it is gone with the server; no "
-         "replay, no Idempotency-Key for runs"},
+         "Where results of runs are kept. memory: of them only digests, in the audit log, come to "
+         "the disk; they end with the server; no replay, no Idempotency-Key for runs"},
     {.key = "retention.runs",
      .flag = "keep-runs",
      .arg = "N",

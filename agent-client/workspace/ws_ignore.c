@@ -136,7 +136,11 @@ static int ws_ignore_line(struct ws_ignore *g, const char *directory, const char
     }
     if (len == 0)
         return 0;
-    rule.pattern = strndup(line, len);
+    rule.pattern = malloc(len + 1); /* the text need not end with a NUL, which strndup() may read */
+    if (rule.pattern != NULL) {
+        memcpy(rule.pattern, line, len);
+        rule.pattern[len] = '\0';
+    }
     rule.directory = strdup(directory);
     if (rule.pattern != NULL && rule.directory != NULL && ws_ignore_push(g, &rule, err) == 0)
         return 0;

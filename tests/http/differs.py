@@ -18,9 +18,9 @@ ROWS = [
         None,
     ),
     (
-        "the process that waits for the next command",
-        "nobody inside may signal it",
-        "in a sandbox others of the same user can end it; another is made",
+        "process 1, and the one that waits for the next command",
+        "out of reach of what runs inside",
+        "has the same user: process 1 can be slowed, the other, in a sandbox, ended (another is made)",
         None,
     ),
     (
