@@ -203,9 +203,8 @@ static void top_view_run(struct top_view *v, const json_t *run) {
     top_view_text(run, "label", label);
     if (label[0] == '\0')
         snprintf(label, sizeof(label), "(%.60s)", top_view_text(run, "policy", user));
-    TOP_PUT(v, "%-28s  %-12.12s  %-10.10s  %7s  %7s  %5s  %6s  %6s  %s\n",
-            top_view_text(run, "id", id), top_view_text(run, "user", user), state, age, cpu, busy,
-            mem, most, label);
+    TOP_PUT(v, "%-28s  %-10.10s  %-9.9s %6s %7s %5s %6s %6s  %s\n", top_view_text(run, "id", id),
+            top_view_text(run, "user", user), state, age, cpu, busy, mem, most, label);
 }
 
 static void top_view_runs(struct top_view *v, const json_t *a) {
@@ -215,8 +214,8 @@ static void top_view_runs(struct top_view *v, const json_t *a) {
 
     if (n == 0)
         return;
-    TOP_PUT(v, "\n%-28s  %-12s  %-10s  %7s  %7s  %5s  %6s  %6s  %s\n", "RUN", "USER", "STATE",
-            "AGE", "CPU", "NOW", "MEM", "LIMIT", "WHAT");
+    TOP_PUT(v, "\n%-28s  %-10s  %-9s %6s %7s %5s %6s %6s  %s\n", "RUN", "USER", "STATE", "AGE",
+            "CPU", "NOW", "MEM", "LIMIT", "WHAT");
     for (size_t i = 0; i < n; i++)
         top_view_run(v, json_array_get(runs, i));
     if (all > n)
@@ -238,7 +237,7 @@ static void top_view_sandbox(struct top_view *v, const json_t *sb) {
     top_view_busy(sb, busy);
     top_view_bytes_of(used, "disk_bytes", disk);
     top_view_bytes_of(json_object_get(sb, "limits"), "mem_bytes", most);
-    TOP_PUT(v, "%-28s  %-12.12s  %-10.10s  %7s  %7s  %5s  %6s  %6s  %6s  %" PRIu64 "/%" PRIu64 "\n",
+    TOP_PUT(v, "%-28s  %-10.10s  %-9.9s %6s %7s %5s %6s %6s  %6s  %" PRIu64 "/%" PRIu64 "\n",
             top_view_text(sb, "id", id), top_view_text(sb, "user", user),
             top_view_text(sb, "state", state), age, left, busy, mem, most, disk,
             top_view_u64(sb, "running"), top_view_u64(sb, "executions"));
@@ -250,8 +249,8 @@ static void top_view_sandboxes(struct top_view *v, const json_t *a) {
 
     if (n == 0)
         return;
-    TOP_PUT(v, "\n%-28s  %-12s  %-10s  %7s  %7s  %5s  %6s  %6s  %6s  %s\n", "SANDBOX", "USER",
-            "STATE", "AGE", "LEFT", "NOW", "MEM", "LIMIT", "DISK", "COMMANDS");
+    TOP_PUT(v, "\n%-28s  %-10s  %-9s %6s %7s %5s %6s %6s  %6s  %s\n", "SANDBOX", "USER", "STATE",
+            "AGE", "LEFT", "NOW", "MEM", "LIMIT", "DISK", "COMMANDS");
     for (size_t i = 0; i < n; i++)
         top_view_sandbox(v, json_array_get(list, i));
     if (top_view_u64(a, "sandboxes_total") > n)

@@ -23,6 +23,8 @@
  * have, do not keep out everybody else together. */
 #define ROUTE_RESERVE 16u
 #define ROUTE_FEW 2u
+/* With fewer than this in that part, everybody waits for his turn instead. */
+#define ROUTE_RESERVE_LEAST 16u
 
 /* What belongs to the caller may be looked at with the scope of its family, or with `read`. */
 #define ROUTE_RUN ACCOUNTS_RUN
@@ -147,7 +149,8 @@ static int route_check_share(const struct server *s, const struct accounts_user 
                              struct api_error *error) {
     size_t left = http_connections_left(s->http), all = left + http_connections(s->http);
     bool fits = user->open <= all / ROUTE_PART || user->open < ROUTE_SHARE * left;
-    if (fits && (left >= all / ROUTE_RESERVE || user->open <= ROUTE_FEW))
+    bool scarce = all / ROUTE_RESERVE >= ROUTE_RESERVE_LEAST && left < all / ROUTE_RESERVE;
+    if (fits && (!scarce || user->open <= ROUTE_FEW))
         return 0;
     return api_error_set(error, 429, "connections", NULL,
                          "%zu of your requests are open, and the connections that are left are for "

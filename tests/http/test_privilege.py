@@ -119,7 +119,8 @@ def _(_):
         check.ok(pair.client.run(argv=["true"]))
 
 
-VERSION = 2  # of the wire
+with open(os.path.join(harness.repo(), "runner", "wire", "wire.h")) as header:
+    VERSION = int(re.search(r"WIRE_VERSION (\d+)u", header.read())[1])
 
 HOSTILE = [
     b"",
