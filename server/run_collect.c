@@ -49,9 +49,19 @@ static void run_collect_none(struct run *run) {
     bundle_end(&run->bundle, NULL);
 }
 
-/* Counts the records, or fills files[] when it is not NULL. -1: it is not a bundle. */
+/* A file that shrank while it was read: zeros are in the place of what it lost, and this record
+ * says so. It is answered as an error, not as a file. */
+static bool run_collect_spoils(const struct bundle_record *rec, const char *path,
+                               const struct run_file *last) {
+    return rec->type != BUNDLE_FILE && rec->code == BUNDLE_CHANGED && last->code == BUNDLE_OK &&
+           last->path != NULL && last->path_len == rec->path_len &&
+           memcmp(last->path, path, rec->path_len) == 0;
+}
+
+/* Counts the files and errors, or fills files[] when it is not NULL. -1: it is not a bundle. */
 static int run_collect_walk(const struct buf *bundle, struct run_file *files, size_t *count) {
     size_t pos = 0, n = 0;
+    struct run_file last = {0};
     for (;;) {
         struct bundle_record rec;
         const char *path, *data;
@@ -60,16 +70,17 @@ static int run_collect_walk(const struct buf *bundle, struct run_file *files, si
             return -1;
         if (rc == 0)
             break;
-        if (n == RUN_COLLECT_RECORDS)
+        bool spoils = n > 0 && run_collect_spoils(&rec, path, &last);
+        if (!spoils && n++ == RUN_COLLECT_RECORDS)
             return -1;
+        last = (struct run_file){.path = path,
+                                 .path_len = rec.path_len,
+                                 .data = data,
+                                 .size = (size_t)rec.size,
+                                 .mode = rec.mode,
+                                 .code = rec.type == BUNDLE_FILE ? BUNDLE_OK : rec.code};
         if (files != NULL)
-            files[n] = (struct run_file){.path = path,
-                                         .path_len = rec.path_len,
-                                         .data = data,
-                                         .size = (size_t)rec.size,
-                                         .mode = rec.mode,
-                                         .code = rec.type == BUNDLE_FILE ? BUNDLE_OK : rec.code};
-        n++;
+            files[n - 1] = last;
     }
     *count = n;
     return 0;

@@ -95,7 +95,8 @@ static int collect_contents(struct collect *c, int fd, uint64_t size, const char
         }
         size -= (uint64_t)n;
     }
-    return changed ? collect_error(c, BUNDLE_CHANGED, path) : 0;
+    /* Not one of the files that may be collected: it belongs to the one before. */
+    return changed ? collect_record(c, BUNDLE_ERROR, BUNDLE_CHANGED, path, NULL) : 0;
 }
 
 static enum bundle_code collect_why(int code) {
