@@ -3,30 +3,20 @@
  * is the only program that touches the engine's socket. */
 #include <errno.h>
 #include <fcntl.h>
-#include <libgen.h>
-#include <pwd.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "clock.h"
-#include "fd.h"
 #include "leftovers.h"
 #include "log.h"
 #include "maker.h"
 #include "opt.h"
 #include "policy.h"
 #include "selftest.h"
-#include "str.h"
+#include "start.h"
 #include "supervise.h"
 
 #define MAIN_LAYER_BYTES ((uint64_t)4 << 30)
@@ -66,19 +56,6 @@ static const char main_about[] =
     "--host-image\n"
     "names.";
 
-static int main_user(struct main_runner *r, struct err *err) {
-    const struct passwd *pw = getpwnam(r->opt.server_user);
-    if (pw == NULL) {
-        return err_set(
-            err, ERR_INVALID, 0,
-            "there is no user %s; create it or name the server's user with --server-user",
-            r->opt.server_user);
-    }
-    r->supervise.shard.server_uid = pw->pw_uid;
-    r->supervise.shard.server_gid = pw->pw_gid;
-    return 0;
-}
-
 static int main_dirs(struct main_runner *r, struct err *err) {
     if (mkdir(MAIN_MOUNT_DIR, 0700) != 0 && errno != EEXIST) {
         return err_sys(err, "making %s/%s", r->opt.state, MAIN_MOUNT_DIR);
@@ -107,13 +84,9 @@ static int main_state(struct main_runner *r, struct err *err) {
                        "the state directory %s must be owned by root and writable for nobody else",
                        r->opt.state);
     }
-    r->lock = openat(r->state_dir, "lock.docker", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    r->lock = start_lock(r->state_dir, "lock.docker", r->opt.state, "pinfold-runner-docker", err);
     if (r->lock < 0) {
-        return err_sys(err, "opening %s/lock.docker", r->opt.state);
-    }
-    if (flock(r->lock, LOCK_EX | LOCK_NB) != 0) {
-        return err_set(err, ERR_STATE, errno, "another pinfold-runner-docker uses %s",
-                       r->opt.state);
+        return -1;
     }
     if (fchdir(r->state_dir) != 0) {
         return err_sys(err, "entering %s", r->opt.state);
@@ -122,39 +95,6 @@ static int main_state(struct main_runner *r, struct err *err) {
                    (unsigned long)st.st_ino);
     (void)snprintf(r->cgroup_name, sizeof r->cgroup_name, "pinfold-docker-%s", r->owner);
     return main_dirs(r, err);
-}
-
-/* What is mounted for snapshots does not show outside. */
-static int main_namespace(struct main_runner *r, struct err *err) {
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
-        return err_sys(err, "making a private mount namespace");
-    }
-    r->supervise.shard.home_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    return r->supervise.shard.home_ns < 0 ? err_sys(err, "opening the own mount namespace") : 0;
-}
-
-static int main_init_program(struct main_runner *r, struct err *err) {
-    char path[4096];
-    char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (n <= 0) {
-        return err_sys(err, "finding the own program");
-    }
-    self[n] = '\0';
-    int len = r->opt.init != NULL ? snprintf(path, sizeof path, "%s", r->opt.init)
-                                  : snprintf(path, sizeof path, "%s/pinfold-init", dirname(self));
-    if (len >= (int)sizeof path) {
-        return err_set(err, ERR_INVALID, 0, "the path of pinfold-init is too long");
-    }
-    r->supervise.shard.init_fd = spawn_load(path, err);
-    return r->supervise.shard.init_fd < 0 ? -1 : 0;
-}
-
-static int main_programs(struct main_runner *r, struct err *err) {
-    if (seccomp_build(POLICY_SYSCALLS_DEFAULT, &r->programs[POLICY_SYSCALLS_DEFAULT], err) != 0) {
-        return -1;
-    }
-    return seccomp_build(POLICY_SYSCALLS_STRICT, &r->programs[POLICY_SYSCALLS_STRICT], err);
 }
 
 /* ---- the maker of this process ---- */
@@ -215,14 +155,21 @@ static int main_wait(struct main_runner *r, struct loop *loop, const struct make
     return 0;
 }
 
-static int main_test(struct main_runner *r, struct cgroup_host *cgroups,
-                     struct selftest_result *out, struct err *err) {
+/* What the process gets that probes. */
+struct main_probe {
+    struct main_runner *r;
+    struct cgroup_host *cgroups;
+};
+
+static int main_selftest(void *arg, struct selftest_result *out, struct err *err) {
+    const struct main_probe *p = arg;
+    struct main_runner *r = p->r;
     struct loop *loop = loop_new(err);
     struct maker *m = loop != NULL ? main_maker(r, loop, main_unchanged, NULL, err) : NULL;
     int rc = m == NULL ? -1 : main_wait(r, loop, m, err);
     if (rc == 0) {
         const struct selftest_config cfg = {
-            .cgroups = cgroups,
+            .cgroups = p->cgroups,
             .init_fd = r->supervise.shard.init_fd,
             .home_ns = r->supervise.shard.home_ns,
             .policy = policy_find(&r->policies, "default"),
@@ -238,44 +185,6 @@ static int main_test(struct main_runner *r, struct cgroup_host *cgroups,
     return rc;
 }
 
-/* In a process of its own, as in pinfold-runner. */
-static int main_selftest(struct main_runner *r, struct cgroup_host *cgroups, struct err *err) {
-    struct {
-        struct selftest_result result;
-        struct err err;
-    } *shared =
-        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) {
-        return err_sys(err, "mapping memory for the self-test");
-    }
-    r->capabilities = &shared->result;
-    pid_t pid = fork();
-    if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        _exit(main_test(r, cgroups, &shared->result, &shared->err) == 0 ? 0 : 1);
-    }
-    int status = 0;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
-        return err_sys(err, "running the self-test");
-    }
-    if (WIFSIGNALED(status)) {
-        return err_set(err, ERR_STATE, 0, "the self-test died of signal %d", WTERMSIG(status));
-    }
-    if (WEXITSTATUS(status) != 0) {
-        *err = shared->err;
-        return -1;
-    }
-    return 0;
-}
-
-static void main_bases(struct main_runner *r, const struct cgroup_host *cgroups) {
-    for (size_t i = 0; i < cgroups->count; i++) {
-        char *base = r->supervise.base[r->supervise.bases++];
-        (void)str_copy(base, sizeof r->supervise.base[0], cgroups->tree[i].base_path);
-        *strrchr(base, '/') = '\0';
-    }
-}
-
 static int main_prove(struct main_runner *r, struct err *err) {
     struct cgroup_host cgroups;
     char name[CGROUP_NAME_MAX * 2];
@@ -283,10 +192,11 @@ static int main_prove(struct main_runner *r, struct err *err) {
     if (cgroup_host_init(&cgroups, name, r->mount_dir, err) != 0) {
         return -1;
     }
-    main_bases(r, &cgroups);
+    start_bases(&r->supervise, &cgroups);
     int rc = leftovers_record(BACKEND_DOCKER, r->supervise.base, r->supervise.bases, err);
     if (rc == 0) {
-        rc = main_selftest(r, &cgroups, err);
+        struct main_probe probe = {r, &cgroups};
+        rc = start_selftest(main_selftest, &probe, &r->capabilities, err);
     }
     cgroup_host_done(&cgroups);
     return rc;
@@ -299,9 +209,13 @@ static int main_start(struct main_runner *r, struct err *err) {
             "pinfold-runner-docker looks into containers and their control groups: run it "
             "as root");
     }
-    if (main_user(r, err) != 0 || policy_set_load(r->opt.policies, &r->policies, err) != 0 ||
-        main_init_program(r, err) != 0 || main_namespace(r, err) != 0 || main_state(r, err) != 0 ||
-        leftovers_sweep(BACKEND_DOCKER, &r->log, err) != 0 || main_programs(r, err) != 0) {
+    struct shard_config *s = &r->supervise.shard;
+    if (start_server_user(r->opt.server_user, &s->server_uid, &s->server_gid, err) != 0 ||
+        policy_set_load(r->opt.policies, &r->policies, err) != 0 ||
+        (s->init_fd = start_init_program(r->opt.init, err)) < 0 ||
+        (s->home_ns = start_namespace(err)) < 0 || main_state(r, err) != 0 ||
+        leftovers_sweep(BACKEND_DOCKER, &r->log, err) != 0 ||
+        start_filters(r->programs, err) != 0) {
         return -1;
     }
     return main_prove(r, err);
@@ -335,29 +249,12 @@ static int main_serve(struct main_runner *r) {
     return code;
 }
 
-static void main_print(const struct selftest_result *result) {
-    for (uint32_t i = 0; i < result->count; i++) {
-        const struct wire_capability *c = &result->item[i];
-        (void)printf("%-14s %-12s %s\n%-27s %s\n", c->name,
-                     c->status == WIRE_CAP_ENFORCED ? "enforced" : "unavailable", c->how, "",
-                     c->status == WIRE_CAP_ENFORCED ? c->proof : c->remedy);
-    }
-}
-
-static void main_hold_signals(void) {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
-}
-
 static int main_run(struct main_runner *r) {
     struct err err;
-    main_hold_signals();
+    start_hold_signals();
     int rc = main_start(r, &err);
     if (r->opt.check && r->capabilities != NULL) {
-        main_print(r->capabilities);
+        start_print(r->capabilities);
     }
     if (rc != 0) {
         (void)fprintf(stderr, "pinfold-runner-docker: %s\n", err.text);
@@ -403,6 +300,9 @@ int main(int argc, char **argv) {
         {0},
     };
     log_init(&r.log, STDERR_FILENO, LOG_INFO, "pinfold-runner-docker");
+    /* What the engine is told about a container is JSON as well: a list that lacks an entry because
+     * memory was short would be a container with one wall less. */
+    policy_load_guard();
     if (opt_parse(table, argc, argv, &parsed, &err) != 0) {
         (void)fprintf(stderr, "pinfold-runner-docker: %s (see --help)\n", err.text);
         return 2;

@@ -2,25 +2,13 @@
  * left behind, proves that every limit holds, then hands over to the supervisor. */
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
-#include <libgen.h>
 #include <pwd.h>
-#include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "clock.h"
-#include "fd.h"
 #include "leftovers.h"
 #include "log.h"
 #include "opt.h"
@@ -28,13 +16,12 @@
 #include "pool.h"
 #include "rootless.h"
 #include "selftest.h"
-#include "str.h"
+#include "start.h"
 #include "supervise.h"
 
 #define MAIN_LAYER_BYTES ((uint64_t)4 << 30)
 #define MAIN_DISK_DIR "disk"         /* files with the file systems of sandboxes */
 #define MAIN_MOUNT_DIR "run/cgroup2" /* relative to STATE */
-#define MAIN_LOCK_NS (10 * CLOCK_NS_PER_S)
 
 struct main_options {
     const char *state, *policies, *server_user, *init;
@@ -92,43 +79,8 @@ static int main_user(struct runner *r, struct err *err) {
     if (r->opt.server_user == NULL) {
         r->opt.server_user = "pinfold";
     }
-    const struct passwd *pw = getpwnam(r->opt.server_user);
-    if (pw == NULL) {
-        return err_set(err, ERR_INVALID, 0,
-                       "there is no user %s; create it or name the server's user "
-                       "with --server-user",
-                       r->opt.server_user);
-    }
-    r->supervise.shard.server_uid = pw->pw_uid;
-    r->supervise.shard.server_gid = pw->pw_gid;
-    return 0;
-}
-
-/* Two locks on one file. The record lock is this process's alone, so it says whether another one
- * lives. The other is inherited by the shards: of a runner that was killed they may hold it for a
- * moment still, and with it jails and cgroups, which nobody may sweep before they are dead. */
-static int main_lock(struct runner *r, struct err *err) {
-    struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-    uint64_t deadline = clock_mono_ns() + MAIN_LOCK_NS;
-    r->lock = openat(r->state_dir, "lock.runner", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (r->lock < 0) {
-        return err_sys(err, "opening %s/lock.runner", r->opt.state);
-    }
-    if (fcntl(r->lock, F_SETLK, &alone) != 0) {
-        return err_set(err, ERR_STATE, errno, "another pinfold-runner uses %s", r->opt.state);
-    }
-    while (flock(r->lock, LOCK_EX | LOCK_NB) != 0) {
-        const struct timespec pause = {.tv_nsec = 10 * CLOCK_NS_PER_MS};
-        if (errno != EWOULDBLOCK && errno != EINTR) {
-            return err_sys(err, "locking %s/lock.runner", r->opt.state);
-        }
-        if (clock_mono_ns() > deadline) {
-            return err_set(err, ERR_STATE, EWOULDBLOCK,
-                           "what a killed pinfold-runner left still uses %s", r->opt.state);
-        }
-        (void)nanosleep(&pause, NULL);
-    }
-    return 0;
+    return start_server_user(r->opt.server_user, &r->supervise.shard.server_uid,
+                             &r->supervise.shard.server_gid, err);
 }
 
 static int main_state(struct runner *r, struct err *err) {
@@ -143,7 +95,8 @@ static int main_state(struct runner *r, struct err *err) {
                        "the state directory %s must be owned by root and writable for nobody else",
                        r->opt.state);
     }
-    if (main_lock(r, err) != 0) {
+    r->lock = start_lock(r->state_dir, "lock.runner", r->opt.state, "pinfold-runner", err);
+    if (r->lock < 0) {
         return -1;
     }
     if (fchdir(r->state_dir) != 0) {
@@ -186,95 +139,26 @@ static int main_rootless(struct runner *r, struct err *err) {
     return 0;
 }
 
-/* From here on no mount of ours shows outside, and none of the host's events reach us. Directories
- * of which mounts are made (images) must be opened after this: the kernel copies mounts of the own
- * namespace only. */
-static int main_namespace(struct runner *r, struct err *err) {
-    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
-        return err_sys(err, "making a private mount namespace");
-    }
-    r->supervise.shard.home_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
-    if (r->supervise.shard.home_ns < 0) {
-        return err_sys(err, "opening the own mount namespace");
-    }
-    return 0;
-}
+/* What the process gets that probes. */
+struct main_probe {
+    struct runner *r;
+    struct cgroup_host *cgroups;
+};
 
-static int main_init_program(struct runner *r, struct err *err) {
-    char path[4096];
-    char self[4096];
-    if (r->opt.init != NULL) {
-        if (!str_copy(path, sizeof path, r->opt.init)) {
-            return err_set(err, ERR_INVALID, 0, "the path of pinfold-init is too long");
-        }
-    } else {
-        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-        if (n <= 0) {
-            return err_sys(err, "finding the own program");
-        }
-        self[n] = '\0';
-        if (snprintf(path, sizeof path, "%s/pinfold-init", dirname(self)) >= (int)sizeof path) {
-            return err_set(err, ERR_INVALID, 0, "the path of pinfold-init is too long");
-        }
-    }
-    r->supervise.shard.init_fd = spawn_load(path, err);
-    return r->supervise.shard.init_fd < 0 ? -1 : 0;
-}
-
-static int main_programs(struct runner *r, struct err *err) {
-    if (seccomp_build(POLICY_SYSCALLS_DEFAULT, &r->programs[POLICY_SYSCALLS_DEFAULT], err) != 0) {
-        return -1;
-    }
-    return seccomp_build(POLICY_SYSCALLS_STRICT, &r->programs[POLICY_SYSCALLS_STRICT], err);
-}
-
-/* The probes run in a process of their own, so that the supervisor stays without threads, loops and
- * jails. The results come through shared memory. */
-static int main_selftest(struct runner *r, struct cgroup_host *cgroups, struct err *err) {
-    struct {
-        struct selftest_result result;
-        struct err err;
-    } *shared =
-        mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED) {
-        return err_sys(err, "mapping memory for the self-test");
-    }
-    r->capabilities = &shared->result;
-    pid_t pid = fork();
-    if (pid == 0) {
-        const struct selftest_config cfg = {
-            .cgroups = cgroups,
-            .init_fd = r->supervise.shard.init_fd,
-            .home_ns = r->supervise.shard.home_ns,
-            .policy = policy_find(&r->policies, "default"),
-            .bpf = &r->programs[POLICY_SYSCALLS_DEFAULT],
-            .ids = r->supervise.shard.ids,
-            .rootless = r->opt.rootless,
-            .allowed = r->allowed,
-        };
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        _exit(selftest_run(&cfg, &shared->result, &shared->err) == 0 ? 0 : 1);
-    }
-    int status = 0;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
-        return err_sys(err, "running the self-test");
-    }
-    if (WIFSIGNALED(status)) {
-        return err_set(err, ERR_STATE, 0, "the self-test died of signal %d", WTERMSIG(status));
-    }
-    if (WEXITSTATUS(status) != 0) {
-        *err = shared->err;
-        return -1;
-    }
-    return 0;
-}
-
-static void main_bases(struct runner *r, const struct cgroup_host *cgroups) {
-    for (size_t i = 0; i < cgroups->count; i++) {
-        char *base = r->supervise.base[r->supervise.bases++];
-        (void)str_copy(base, sizeof r->supervise.base[0], cgroups->tree[i].base_path);
-        *strrchr(base, '/') = '\0';
-    }
+static int main_selftest(void *arg, struct selftest_result *out, struct err *err) {
+    const struct main_probe *p = arg;
+    const struct runner *r = p->r;
+    const struct selftest_config cfg = {
+        .cgroups = p->cgroups,
+        .init_fd = r->supervise.shard.init_fd,
+        .home_ns = r->supervise.shard.home_ns,
+        .policy = policy_find(&r->policies, "default"),
+        .bpf = &r->programs[POLICY_SYSCALLS_DEFAULT],
+        .ids = r->supervise.shard.ids,
+        .rootless = r->opt.rootless,
+        .allowed = r->allowed,
+    };
+    return selftest_run(&cfg, out, err);
 }
 
 /* Finds the cgroup trees, records the base groups for the next start, proves the limits in one. */
@@ -286,7 +170,7 @@ static int main_prove(struct runner *r, struct err *err) {
     if (shard_cgroups(&r->supervise.shard, name, &cgroups, err) != 0) {
         return -1;
     }
-    main_bases(r, &cgroups);
+    start_bases(&r->supervise, &cgroups);
     cgroup_host_done(&cgroups);
     /* Groups of our name that no record told of: the state directory of an earlier life was
      * removed, and ours was given its inode. Nobody alive can have it, since a runner keeps its own
@@ -307,7 +191,8 @@ static int main_prove(struct runner *r, struct err *err) {
     }
     int rc = leftovers_record(BACKEND_NATIVE, r->supervise.base, r->supervise.bases, err);
     if (rc == 0) {
-        rc = main_selftest(r, &cgroups, err);
+        struct main_probe probe = {r, &cgroups};
+        rc = start_selftest(main_selftest, &probe, &r->capabilities, err);
     }
     cgroup_host_done(&cgroups);
     return rc;
@@ -340,15 +225,6 @@ static void main_tell(struct runner *r) {
     log_end(&l);
 }
 
-static void main_print(const struct selftest_result *result) {
-    for (uint32_t i = 0; i < result->count; i++) {
-        const struct wire_capability *c = &result->item[i];
-        (void)printf("%-14s %-12s %s\n%-27s %s\n", c->name,
-                     c->status == WIRE_CAP_ENFORCED ? "enforced" : "unavailable", c->how, "",
-                     c->status == WIRE_CAP_ENFORCED ? c->proof : c->remedy);
-    }
-}
-
 static int main_start(struct runner *r, struct err *err) {
     if (geteuid() != 0 && !r->opt.rootless) {
         return err_set(err, ERR_STATE, 0,
@@ -357,10 +233,12 @@ static int main_start(struct runner *r, struct err *err) {
     }
     /* Policies and init may be given relative to the directory we are called in; STATE is entered
      * afterwards. */
+    struct shard_config *s = &r->supervise.shard;
     if (main_user(r, err) != 0 || policy_set_load(r->opt.policies, &r->policies, err) != 0 ||
-        main_init_program(r, err) != 0 || main_rootless(r, err) != 0 ||
-        main_namespace(r, err) != 0 || main_state(r, err) != 0 ||
-        leftovers_sweep(BACKEND_NATIVE, &r->log, err) != 0 || main_programs(r, err) != 0) {
+        (s->init_fd = start_init_program(r->opt.init, err)) < 0 || main_rootless(r, err) != 0 ||
+        (s->home_ns = start_namespace(err)) < 0 || main_state(r, err) != 0 ||
+        leftovers_sweep(BACKEND_NATIVE, &r->log, err) != 0 ||
+        start_filters(r->programs, err) != 0) {
         return -1;
     }
     return main_prove(r, err);
@@ -386,16 +264,6 @@ static int main_serve(struct runner *r) {
     int code = supervise_run(s);
     leftovers_sockets(BACKEND_NATIVE);
     return code;
-}
-
-/* A request to end that comes during the start waits until the supervisor hears it: what the
- * self-test made is removed then, and not left to the next start. */
-static void main_hold_signals(void) {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    (void)sigprocmask(SIG_BLOCK, &set, NULL);
 }
 
 int main(int argc, char **argv) {
@@ -458,10 +326,10 @@ int main(int argc, char **argv) {
                               "--help)\n");
         return 2;
     }
-    main_hold_signals();
+    start_hold_signals();
     int rc = main_start(&r, &err);
     if (r.opt.check && r.capabilities != NULL) {
-        main_print(r.capabilities);
+        start_print(r.capabilities);
     }
     if (rc != 0) {
         (void)fprintf(stderr, "pinfold-runner: %s\n", err.text);
