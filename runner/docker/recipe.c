@@ -14,22 +14,32 @@
 #define RECIPE_BLOCK 512u
 #define RECIPE_PERIOD_US 100000u
 
-/* The engine's own list, and what setup_masks in init/setup.c adds to it. */
+/* The engine's own list, and what setup_masks and setup_covered in init/setup.c add to it. */
 static const char *const recipe_masked[] = {
-    "/proc/acpi",        "/proc/asound",
-    "/proc/kcore",       "/proc/keys",
-    "/proc/key-users",   "/proc/latency_stats",
-    "/proc/timer_list",  "/proc/timer_stats",
-    "/proc/sched_debug", "/proc/scsi",
-    "/proc/cmdline",     "/proc/modules",
-    "/proc/partitions",  "/proc/diskstats",
-    "/proc/interrupts",  "/proc/sys/kernel/random/boot_id",
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/bus",
+    "/proc/cmdline",
+    "/proc/diskstats",
+    "/proc/driver",
+    "/proc/fs",
+    "/proc/interrupts",
+    "/proc/irq",
+    "/proc/kcore",
+    "/proc/key-users",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/modules",
+    "/proc/partitions",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/sys/kernel/random/boot_id",
+    "/proc/timer_list",
+    "/proc/timer_stats",
     "/sys/firmware",
 };
 
-static const char *const recipe_readonly[] = {
-    "/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger",
-};
+static const char *const recipe_readonly[] = {"/proc/sys", "/proc/sysrq-trigger"};
 
 static json_t *recipe_strings(const char *const *items, size_t count) {
     json_t *list = json_array();

@@ -151,6 +151,9 @@ def _(_):
     check.equal({p for p in points if not p.startswith("/proc/")}, wanted, "mounts")
     check.true("EVIL" not in text and "LD_PRELOAD" not in text, "environment of the image")
     check.true("nameserver" not in text, "resolv.conf of the host")
+    covered = ["/proc/" + name for name in ("acpi", "asound", "bus", "driver", "fs", "irq", "scsi")]
+    text = check.text(check.ok(run(sh="ls %s 2>/dev/null; true" % " ".join(covered))))
+    check.equal([line for line in text.splitlines() if line and line[:-1] not in covered], [], "names of disks and devices")
     text = check.text(check.ok(run(sh="cat /proc/self/cgroup")))
     names = {line.split(":", 2)[2] for line in text.splitlines()}
     check.equal([n for n in names if ".." in n or "pinfold" in n or "docker" in n], [], "groups")
