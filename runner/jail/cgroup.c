@@ -20,7 +20,7 @@ static size_t cgroup_find(const struct cgroup_host *host, uint32_t role) {
             return i;
         }
     }
-    return 0; /* not reached: cgroup_host_init() refuses a host without every role */
+    return 0; /* of a role in host->lacks: whoever may meet one looks there first */
 }
 
 static int cgroup_put(int dir, const char *file, uint64_t value, struct err *err) {
@@ -271,6 +271,10 @@ int cgroup_jail_peak(const struct cgroup_jail *jail, uint64_t *bytes, struct err
 int cgroup_jail_memory(const struct cgroup_host *host, const struct cgroup_jail *jail,
                        uint64_t *bytes, struct err *err) {
     size_t mem = cgroup_find(host, CGROUP_MEMORY);
+    if (host->lacks & CGROUP_MEMORY) {
+        *bytes = 0;
+        return 0;
+    }
     fd_cleanup int fd = cgroup_open(
         jail->fd[mem], host->tree[mem].v2 ? "memory.current" : "memory.usage_in_bytes", err);
     return fd < 0 ? -1 : fd_read_u64(fd, bytes, err);

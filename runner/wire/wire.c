@@ -229,7 +229,9 @@ static const char *wire_fields_policy(const void *data, size_t tail, size_t nfds
         return "backends";
     if (p->unenforced >> LIMIT_COUNT != 0)
         return "unenforced";
-    return backend_name(p->backend) && (p->backends & BACKEND_BIT(p->backend)) ? NULL : "backend";
+    if (backend_name(p->backend) == NULL || !(p->backends & BACKEND_BIT(p->backend)))
+        return "backend";
+    return p->reserved ? "reserved" : NULL;
 }
 
 static const char *wire_fields_capability(const void *data, size_t tail, size_t nfds) {

@@ -387,6 +387,9 @@ static void test_policy(void **state) {
     p.policy.text_size = 3;
     wrong(&p, true, "text_size");
     make_policy(&p);
+    p.policy.reserved = 1;
+    wrong(&p, true, "reserved");
+    make_policy(&p);
     p.policy.backends = BACKEND_BIT(BACKEND_NATIVE);
     wrong(&p, true, "backend");
     p.policy.backend = BACKEND_NONE;
