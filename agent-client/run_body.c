@@ -54,6 +54,8 @@ static int run_body_set_small(json_t *object, const struct run_options *o, struc
     if (rc == 0)
         rc = body_parts_set_image(object, o->image, err);
     if (rc == 0)
+        rc = body_parts_set_text(object, "backend", o->backend, err);
+    if (rc == 0)
         rc = body_parts_set_text(object, "cwd", o->cwd, err);
     if (rc == 0)
         rc = body_parts_set_text(object, "priority", o->priority, err);

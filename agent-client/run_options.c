@@ -4,7 +4,7 @@
 
 #include "body_parts.h"
 
-#define RUN_FIXED_OPTIONS 14
+#define RUN_FIXED_OPTIONS 15
 
 struct run_table {
     struct opt rows[RUN_FIXED_OPTIONS + LIMIT_OPTIONS_MAX + 1];
@@ -17,6 +17,8 @@ static void run_table_init(struct run_table *t, struct run_options *o) {
         {"policy", 0, "NAME", OPT_STRING, &o->policy, 0, 0, "what it may do (default: default)"},
         {"image", 0, "NAME", OPT_STRING, &o->image, 0, 0,
          "what it sees (default: host); NAME@sha256:HEX: that one only"},
+        {"backend", 0, "NAME", OPT_STRING, &o->backend, 0, 0,
+         "what its jail is made of: native or docker (default: the policy's first)"},
         {"env", 'e', "K=V", OPT_LIST, &o->env, 0, 0, "set a variable; yours are not passed on"},
         {"cwd", 0, "DIR", OPT_STRING, &o->cwd, 0, 0, "start there (default: /workspace)"},
         {"stdin", 0, "FILE", OPT_STRING, &o->input, 0, 0, "its input, - = ours (default: empty)"},

@@ -10,7 +10,7 @@
 #include "opt.h"
 
 struct run_options {
-    const char *policy, *image, *cwd;
+    const char *policy, *image, *backend, *cwd;
     const char *shell; /* -c */
     const char *input; /* --stdin: a file's name or "-" */
     const char *steps; /* a file's name */

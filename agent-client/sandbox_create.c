@@ -9,10 +9,10 @@
 #include "simple_cmd.h"
 #include "str.h"
 
-#define SANDBOX_FIXED_OPTIONS 11
+#define SANDBOX_FIXED_OPTIONS 12
 
 struct sandbox_create_options {
-    const char *policy, *image, *storage, *from;
+    const char *policy, *image, *backend, *storage, *from;
     uint64_t ttl_ms, idle_ms; /* 0 = not given */
     struct opt_list env, metadata;
     struct limit_options limits;
@@ -35,7 +35,8 @@ static json_t *sandbox_create_body(const struct sandbox_create_options *o, struc
     int rc = body != NULL ? 0 : body_parts_memory(err);
     const struct {
         const char *key, *text;
-    } texts[] = {{"policy", o->policy}, {"disk", o->storage}, {"from", o->from}};
+    } texts[] = {
+        {"policy", o->policy}, {"backend", o->backend}, {"disk", o->storage}, {"from", o->from}};
     const struct {
         const char *key;
         uint64_t ms;
@@ -101,6 +102,8 @@ static int sandbox_create_run(int argc, char **argv) {
         {"policy", 0, "NAME", OPT_STRING, &o.policy, 0, 0, "what it may do (default: default)"},
         {"image", 0, "NAME", OPT_STRING, &o.image, 0, 0,
          "what it sees (default: host); NAME@sha256:HEX: that one only"},
+        {"backend", 0, "NAME", OPT_STRING, &o.backend, 0, 0,
+         "what it is made of: native or docker (default: the policy's first)"},
         {"env", 'e', "K=V", OPT_LIST, &o.env, 0, 0, "a variable of everything that runs in it"},
         {"ttl", 0, "TIME", OPT_DURATION, &o.ttl_ms, 0, 0, "it ends after that long (1h)"},
         {"idle", 0, "TIME", OPT_DURATION, &o.idle_ms, 0, 0, "or unused for that long (15m)"},
@@ -124,7 +127,7 @@ static int sandbox_create_run(int argc, char **argv) {
     int first, rc;
 
     limit_options_init(&o.limits);
-    sandbox_create_disk(&table[9], limit_options_rows(&o.limits, false, &table[9]), &disk);
+    sandbox_create_disk(&table[10], limit_options_rows(&o.limits, false, &table[10]), &disk);
     rc = simple_cmd_parse(&cmd, argc, argv, &first);
     if (rc <= 0)
         return rc < 0 ? CLIENT_EXIT_USAGE : 0;

@@ -193,8 +193,9 @@ static int top_cmd_run(int argc, char **argv) {
         .about =
             "What runs and waits now: your runs and sandboxes, or everybody's when you are an\n"
             "administrator. q ends it.\n\n"
-            "CPU and MEM are what the steps (of sandboxes: the commands) that are over have\n"
-            "used; what runs is measured at its end. LIMIT is the memory that it may use.",
+            "CPU is what a run has used so far, NOW its share of a processor since the look\n"
+            "before, MEM its memory now (the most that it took, when nothing runs), LIMIT what\n"
+            "it may take.",
         .table = table,
     };
     struct err err = {0};

@@ -92,12 +92,12 @@ END
     printf '#!/bin/sh\n' >tool
     chmod 700 tool
     printf '\377' >raw
-    apart "$PINFOLD" run --policy ci --image host --wall 1500ms --cpu 2 --mem 64M --pids 5 \
+    apart "$PINFOLD" run --policy ci --image host --backend docker --wall 1500ms --cpu 2 --mem 64M --pids 5 \
         --disk 1M --output 1k --cpus 0.5 --env A=1 -e B=x=y --cwd /tmp --file main.py \
         -f tool:bin/t -f raw --collect 'out/**' --collect z -- hello a 'b c'
     is "$status" 0
     is "$(sent argv)" '["hello", "a", "b c"]'
-    is "$(sent policy)" '"ci"'
+    is "$(sent policy) $(sent backend)" '"ci" "docker"'
     is "$(sent env)" '{"A": "1", "B": "x=y"}'
     is "$(sent cwd)" '"/tmp"'
     is "$(sent collect)" '["out/**", "z"]'

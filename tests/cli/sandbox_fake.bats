@@ -41,10 +41,11 @@ for line in open(sys.argv[1]):
 
 @test "create prints the id alone and sends what was asked for" {
     apart "$PINFOLD" sandbox create --policy ci --image host --env A=1 -e B=x=y --mem 64M --pids 5 \
-        --wall 1m --disk 1G --storage file --ttl 2h --idle 90s --from snap_1 --meta task=42
+        --backend native --wall 1m --disk 1G --storage file --ttl 2h --idle 90s --from snap_1 --meta task=42
     is "$status" 0
     [[ $out =~ ^sb_[0-9]+$ ]]
     is "$(sent policy) $(sent image) $(sent disk) $(sent from)" '"ci" "host" "file" "snap_1"'
+    is "$(sent backend)" '"native"'
     is "$(sent env)" '{"A": "1", "B": "x=y"}'
     is "$(sent metadata)" '{"task": "42"}'
     is "$(sent ttl_ms) $(sent idle_ms)" "7200000 90000"
