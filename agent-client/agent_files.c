@@ -144,15 +144,19 @@ static void agent_files_show(const char *text, size_t len, const json_t *argumen
 }
 
 /* Another name of what may not be read is no way to it. */
-static bool agent_files_is_linked(struct agent *a, const char *path, const struct stat *st) {
+static int agent_files_check_links(struct agent *a, const char *path, const struct stat *st,
+                                   struct err *err) {
     const struct ws_entry *e;
-    struct err err;
+    struct err unseen;
     if (st->st_nlink < 2)
-        return false;
-    if (project_look(&a->project, &err) < 0)
-        return true;
-    e = ws_tree_find(&a->project.tree, path);
-    return e != NULL && e->linked;
+        return 0;
+    if (project_look(&a->project, &unseen) == 0) {
+        e = ws_tree_find(&a->project.tree, path);
+        if (e == NULL || !e->linked)
+            return 0;
+    }
+    return err_set(err, ERR_STATE, 0, "denied: %s is another name of a file that may not be read",
+                   path);
 }
 
 bool agent_files_read(struct agent *a, const json_t *arguments, struct buf *out) {
@@ -169,9 +173,8 @@ bool agent_files_read(struct agent *a, const json_t *arguments, struct buf *out)
     if (!agent_files_path(a, given, path, out) || !agent_files_may(a, RULE_READ, path, out))
         return true;
     int rc = agent_files_load(a, path, &text, &st, &err);
-    if (rc == 0 && agent_files_is_linked(a, path, &st))
-        rc = err_set(&err, ERR_STATE, 0,
-                     "denied: %s is another name of a file that may not be read", path);
+    if (rc == 0)
+        rc = agent_files_check_links(a, path, &st, &err);
     if (rc < 0)
         (void)buf_puts(out, err.text, NULL);
     else
@@ -266,9 +269,7 @@ bool agent_files_edit(struct agent *a, const json_t *arguments, struct buf *out)
     buf_init(&edited, 0);
     bool made = false;
     if (agent_files_load(a, path, &text, &st, &err) < 0 ||
-        (agent_files_is_linked(a, path, &st) &&
-         err_set(&err, ERR_STATE, 0, "denied: %s is another name of a file that may not be read",
-                 path) < 0) ||
+        agent_files_check_links(a, path, &st, &err) < 0 ||
         agent_edit(text.data != NULL ? text.data : "", text.len, old, fresh, &edited, &line, &err) <
             0) {
         (void)buf_puts(out, err.text, NULL);
