@@ -2,8 +2,8 @@
  *
  * STATE/server/accounts.changed is watched (inotify): whoever changes users or tokens from another
  * process writes to it afterwards. So is STATE/server/tokens, the list that `pinfold-server init`
- * makes (accounts_import.h). There is no look at any file in the path of a
- * request with a known token. */
+ * makes (accounts_import.h). There is no look at any file in the path of a request with a known
+ * token. */
 #pragma once
 
 #include "accounts.h"

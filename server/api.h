@@ -141,9 +141,10 @@ void api_exec_create(struct server *s, struct http_req *req, const struct route_
 void api_exec_list(struct server *s, struct http_req *req, const struct route_args *args);
 void api_exec_get(struct server *s, struct http_req *req, const struct route_args *args);
 void api_exec_delete(struct server *s, struct http_req *req, const struct route_args *args);
+/* api_exec_answer.c */
+void api_exec_receipt(struct server *s, struct http_req *req, const struct route_args *args);
 /* api_exec_events.c, api_exec_raw.c */
 void api_exec_events_get(struct server *s, struct http_req *req, const struct route_args *args);
-void api_exec_receipt(struct server *s, struct http_req *req, const struct route_args *args);
 void api_exec_stdout(struct server *s, struct http_req *req, const struct route_args *args);
 void api_exec_stderr(struct server *s, struct http_req *req, const struct route_args *args);
 /* api_exec_stdin.c */

@@ -13,11 +13,13 @@
  *               {what, op, id, sandbox, user, token, path}
  *   failed      {of: number of the record `asked`, user, method, route, status, code}
  *   accepted    a run, an execution, a sandbox is about to begin:
- *               {what, id, sandbox, user, token, policy, policy_sha256, image, image_sha256,
- * limits, argv_sha256, files, files_sha256, from} ended       {what, id, sandbox, user, cause,
- * exit_code, signal, usage, digests of outputs, receipt_sha512} denied      {user, client, method,
- * route, status, code}: 401, 403, 429 summed      {of, user, count, from, to}: what was too much to
- * be written one by one checkpoint  {key, signature}: the server's key signs the place in the chain
+ *               {what, id, sandbox, user, token, policy, policy_sha256, image,
+ *               image_sha256, limits, argv_sha256, files, files_sha256, from}
+ *   ended       {what, id, sandbox, user, cause, exit_code, signal, usage, digests of outputs,
+ *               receipt_sha512}
+ *   denied      {user, client, method, route, status, code}: 401, 403, 429
+ *   summed      {of, user, count, from, to}: what was too much to be written one by one
+ *   checkpoint  {key, signature}: the server's key signs the place in the chain
  *   repaired, cut_found, disturbed, lost, recovered: what happened to the log itself
  *
  * What an editor of the log can do, and what shows it: an edit, a cut, a move or a new record

@@ -189,8 +189,7 @@ void link_fail(struct link_jail *j, const char *why);
  * current round, after what the owner still does in it: its client's answer comes first. */
 void link_close_jail(struct link_jail *j);
 /* As link_close_jail(); closed() is called when everything in it is dead, with the CPU time of what
- * had no END, or (UINT64_MAX: nobody knows) when the connection
- * has ended. */
+ * had no END, or (UINT64_MAX: nobody knows) when the connection has ended. */
 void link_close_then(struct link_jail *j, void (*closed)(void *arg, uint64_t cpu_ns), void *arg);
 struct link *link_of(const struct link_jail *j);
 

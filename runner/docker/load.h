@@ -10,19 +10,19 @@
 
 #define LOAD_SECONDS 600 /* all of it together */
 
-/* Forks a process that sends `rootfs` of the directory `image` (STATE/images/NAME) to the engine on
- * the Unix socket `engine`, to be called `ref` ("NAME:TAG"), and then one datagram, struct
- * load_report, on a socket of which the caller gets the other end in *sock. `prefix` is that of the
- * API's paths: "/v1.41". The child ends by itself, at the latest after LOAD_SECONDS, and with the
- * caller. */
 struct load_report {
     int32_t code;   /* errno, 0 = done */
     char text[256]; /* one sentence; from the engine in part: to be shown escaped */
 };
 
 struct load_wish {
-    const char *engine, *prefix, *ref;
-    int image;
+    const char *engine; /* its Unix socket */
+    const char *prefix; /* of the API's paths: "/v1.41" */
+    const char *ref;    /* what it is to be called: "NAME:TAG" */
+    int image;          /* directory STATE/images/NAME */
 };
 
+/* Forks a process that sends `rootfs` of the image to the engine, and then one datagram, struct
+ * load_report, on a socket of which the caller gets the other end in *sock. The child ends by
+ * itself, at the latest after LOAD_SECONDS, and with the caller. */
 int load_start(const struct load_wish *wish, int *sock, pid_t *child, struct err *err);

@@ -37,5 +37,5 @@ struct maker *maker_new(const struct maker_config *cfg, struct err *err);
 void maker_free(struct maker *m);
 const struct jail_maker *maker_jails(const struct maker *m);
 struct engine *maker_engine(const struct maker *m);
-/* Containers of this owner that nobody here knows are still there, or it is not known yet. */
+/* Are all containers of this owner gone that nobody here knows? False while that is not known. */
 bool maker_swept(const struct maker *m);

@@ -52,7 +52,7 @@ enum container_phase {
 struct container {
     struct maker *maker;
     struct container *next;
-    struct jail *jail; /* NULL: it is gone, or was never to be */
+    struct jail *jail; /* borrowed; it outlives the container */
     enum container_phase phase;
     bool asked;  /* a call is in progress */
     bool ending; /* end() was called */

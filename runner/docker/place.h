@@ -7,13 +7,13 @@
 
 #include "err.h"
 
-/* Forks a process that enters the mount namespace of `pidfd`, walks the list of steps of place.c
- * and sends one datagram on a socket, of which the caller gets the other end in *sock: struct
- * place_report, with the root of the writable file system when all is well. */
 struct place_report {
     int32_t code;  /* errno, 0 = done */
     char step[64]; /* that failed */
     char text[256];
 };
 
+/* Forks a process that enters the mount namespace of `pidfd`, walks the list of steps of place.c
+ * and sends one datagram on a socket, of which the caller gets the other end in *sock: struct
+ * place_report, with the root of the writable file system when all is well. */
 int place_start(int pidfd, uint32_t writable, int *sock, pid_t *child, struct err *err);

@@ -183,8 +183,8 @@ static void init_command(struct init *in) {
         _exit(0); /* the runner is gone: with process 1 everything ends */
     }
     if (in->contained && !in->ready) {
-        (void)close(
-            INITMSG_FAR_FD); /* from here on the end of the runner is the end of the socket */
+        /* From here on the end of the runner is the end of the socket. */
+        (void)close(INITMSG_FAR_FD);
     }
     uint32_t type = 0;
     if ((size_t)n < sizeof type) {

@@ -399,8 +399,7 @@ static const struct setup_step setup_steps[] = {
     {"seccomp", setup_seccomp},
 };
 
-/* In a container. The rest was done from outside, by the engine and by the runner (docker/place.c).
- */
+/* In a container. The rest was done from outside: by the engine, and in docker/place.c. */
 static const struct setup_step setup_contained_steps[] = {
     {"undumpable", setup_undumpable},     {"session", setup_session},
     {"powerless", setup_powerless},       {"rlimits", setup_rlimits},

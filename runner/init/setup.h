@@ -31,10 +31,10 @@ void setup_contained(struct setup *s);
  * nobody inside may signal (real and saved 2); process 1 itself, which nobody can end anyway, goes
  * back to an effective id of 2, so that nobody may change how it is scheduled either. Ids that
  * change make the kernel forget the death signal: it is asked for again.
+ *
  * Here and below, `one_id`: there is no other user than that of commands, as in a container, so
- * that ids stay as they are; then a command may signal what waits beside it, and the runner says
- * so ("separate_ids", main/selftest.h).
- */
+ * that ids stay as they are; then a command may signal what waits beside it, and the runner says so
+ * ("separate_ids", main/selftest.h). */
 void setup_before_fork(bool one_id);
 void setup_after_fork(bool one_id);
 

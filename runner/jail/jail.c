@@ -21,9 +21,8 @@
 #include "str.h"
 
 #define JAIL_BUILD_NS (10 * CLOCK_NS_PER_S)
-#define JAIL_CONTAINED_NS                                                                          \
-    (45 * CLOCK_NS_PER_S) /* an engine has its own timeouts, which say more                        \
-                           */
+/* An engine has timeouts of its own, which say more. */
+#define JAIL_CONTAINED_NS (45 * CLOCK_NS_PER_S)
 #define JAIL_REMOVE_NS (10 * CLOCK_NS_PER_S)
 #define JAIL_RETRY_NS (2 * CLOCK_NS_PER_MS)
 

@@ -59,8 +59,8 @@ void pool_free(struct pool *pool);
  * follows). From now on events go to `events`/`arg`; the owner calls pool_settled() from `ready`,
  * `failed` and `gone`, and pool_release() from `gone`.
  * Returns 0, or 1: as many are being made as is good for those that run already, or every slot is
- * taken; ask again when `room` is called. -1: ERR_INVALID: no such image, not
- * that one, or not allowed by the policy; ERR_STATE: stopping. */
+ * taken; ask again when `room` is called. -1: ERR_INVALID: no such image, not that one, or not
+ * allowed by the policy; ERR_STATE: stopping. */
 struct pool_wish {
     const struct policy *policy;
     const char *image;
@@ -77,6 +77,7 @@ void pool_release(struct pool *pool, struct jail *jail);
 void pool_began(struct pool *pool);
 void pool_ended(struct pool *pool);
 
+/* out->health is borrowed until something changes. */
 void pool_stats(const struct pool *pool, struct pool_stats *out);
 /* Calls fn for each kind of jails with how many of it are ready and wait. */
 void pool_kinds(const struct pool *pool,

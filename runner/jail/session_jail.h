@@ -1,6 +1,6 @@
 /* Inside of the session: a connection, the jails that it opened (session_jail.c), what runs in them
- * (session_exec.c), what is asked of sandboxes as a whole (session_sandbox.c), and what who looks
- * is told (session_look.c). */
+ * (session_exec.c), what is asked of sandboxes as a whole (session_sandbox.c), and what is
+ * told to whoever looks (session_look.c). */
 #pragma once
 
 #include <stdbool.h>

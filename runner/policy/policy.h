@@ -71,7 +71,7 @@ struct policy_set {
 
 #define POLICY_SET_MAX 64
 
-/* For the start of a program: when the JSON library has no memory, the program ends with a
+/* For the start of a runner: when the JSON library has no memory, the program ends with a
  * sentence. The library itself would go on with less than was in the file, or read on behind it. */
 void policy_load_guard(void);
 /* Reads every *.json of `dir` (checks owner and mode of directory and files). Needs "default" to be

@@ -13,9 +13,11 @@
  *   runner: GO, once it sits in its cgroup child: READY; it has no capability any more, and is
  *                                         halfway to the jail's user (setup_halfway_user())
  *   runner: EXEC with descriptors         child: TERMINAL with a terminal's master, if one was
- * asked for; STARTED just before exec, then end of file; or REFUSED with what failed. The jail's
- * user from EXEC on, except for file operations, which stay halfway Anything out of order is fatal
- * for the jail: both sides stop at once.
+ *                                         asked for; STARTED just before exec, then end of file;
+ *                                         or REFUSED with what failed. The jail's user from EXEC
+ *                                         on, except for file operations, which stay halfway
+ *
+ * Anything out of order is fatal for the jail: both sides stop at once.
  *
  * Process 1 of a container (INITMSG_CONTAINED) says and hears the same, but for SETUP_OK, with
  * which only the listener comes. Who made the container gave it the user of the commands and no
