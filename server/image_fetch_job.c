@@ -30,6 +30,7 @@ struct image_fetch_job_try {
     uint64_t have;    /* bytes in fd */
     uint64_t max;
     bool begun, large, failed;
+    bool stranger; /* the answer is not the registry's own: it led us to another host */
     char challenge[2048];
 };
 
@@ -38,6 +39,8 @@ static size_t image_fetch_job_header(char *line, size_t size, size_t count, void
     struct image_fetch_job_try *t = arg;
     size_t len = size * count;
 
+    if (len > 5 && strncmp(line, "HTTP/", 5) == 0)
+        t->challenge[0] = '\0'; /* the one before had led elsewhere */
     if (len > strlen(name) && len - strlen(name) < sizeof(t->challenge) &&
         strncasecmp(line, name, strlen(name)) == 0) {
         memcpy(t->challenge, line + strlen(name), len - strlen(name));
@@ -125,6 +128,16 @@ static CURLcode image_fetch_job_set(struct image_fetch_job_try *t, const struct 
     return rc;
 }
 
+/* Did the registry itself answer last? */
+static bool image_fetch_job_is_own(CURL *h, const struct image_registry_ref *ref) {
+    char own[sizeof(ref->host) + 16];
+    char *url = NULL;
+    int len = snprintf(own, sizeof(own), "%s://%s/", ref->loopback ? "http" : "https", ref->host);
+
+    return curl_easy_getinfo(h, CURLINFO_EFFECTIVE_URL, &url) == CURLE_OK && url != NULL &&
+           strncmp(url, own, (size_t)len) == 0;
+}
+
 /* -> HTTP status, or -1 with *err; *rc is libcurl's word. `token`: NULL = nothing is said about who
  * asks, "" = user and password. */
 static long image_fetch_job_get(struct image_fetch_job_try *t, const struct image_fetch *f,
@@ -147,6 +160,7 @@ static long image_fetch_job_get(struct image_fetch_job_try *t, const struct imag
         *rc = curl_easy_perform(t->curl);
     if (t->curl != NULL)
         (void)curl_easy_getinfo(t->curl, CURLINFO_RESPONSE_CODE, &status);
+    t->stranger = t->curl == NULL || !image_fetch_job_is_own(t->curl, f->ref);
     curl_slist_free_all(head);
     curl_easy_cleanup(t->curl);
     t->curl = NULL;
@@ -254,7 +268,8 @@ static int image_fetch_job_try(const struct image_fetch_job *j, char *token, siz
         return err_sys(err, "cannot inspect the file");
     t.have = (uint64_t)st.st_size;
     status = image_fetch_job_get(&t, &j->f, j->url, *asked ? token : NULL, &rc);
-    if (status == 401 && !*asked) {
+    /* Where the registry keeps its blobs, nobody has a say in who is told the password. */
+    if (status == 401 && !*asked && !t.stranger) {
         *asked = true;
         return image_fetch_job_ask(&j->f, t.challenge, token, size, err) < 0 ? -1 : 1;
     }

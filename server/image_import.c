@@ -20,14 +20,18 @@
 
 #define IMAGE_IMPORT_HASH_BLOCK 65536u
 
-static int image_import_hash(int tar, char hex[IMAGE_SHA256_SIZE], struct err *err) {
+/* Copies the archive's `size` bytes to a file of ours: whoever owns the archive could change it
+ * between the look at its digest and that at what is in it. */
+static int image_import_copy(int tar, uint64_t size, int to, char hex[IMAGE_SHA256_SIZE],
+                             struct err *err) {
     unsigned char block[IMAGE_IMPORT_HASH_BLOCK], hash[crypto_hash_sha256_BYTES];
     crypto_hash_sha256_state state;
     off_t pos = 0;
 
     crypto_hash_sha256_init(&state);
-    for (;;) {
-        ssize_t got = pread(tar, block, sizeof(block), pos);
+    while ((uint64_t)pos < size) {
+        uint64_t left = size - (uint64_t)pos;
+        ssize_t got = pread(tar, block, left < sizeof(block) ? left : sizeof(block), pos);
 
         if (got < 0 && errno == EINTR)
             continue;
@@ -36,6 +40,8 @@ static int image_import_hash(int tar, char hex[IMAGE_SHA256_SIZE], struct err *e
         if (got == 0)
             break;
         crypto_hash_sha256_update(&state, block, (unsigned long long)got);
+        if (fd_write_all(to, block, (size_t)got, err) < 0)
+            return -1;
         pos += got;
     }
     crypto_hash_sha256_final(&state, hash);
@@ -71,6 +77,7 @@ int image_import_unpack(int tar, int root, const struct image_bounds *bounds,
 int image_import(int images, const char *name, int tar, const struct image_bounds *bounds,
                  struct image *out, struct image_count *count, struct err *err) {
     struct image_stage stage;
+    fd_cleanup int copy = -1;
     struct stat st;
     int rc;
 
@@ -78,9 +85,12 @@ int image_import(int images, const char *name, int tar, const struct image_bound
         return err_set(err, ERR_INVALID, 0, "the archive is not a regular file");
     if (image_stage_begin(images, name, &stage, err) < 0)
         return -1;
-    rc = image_import_hash(tar, stage.image.sha256, err);
+    copy = image_stage_file(&stage, err);
+    rc =
+        copy < 0 ? -1 : image_import_copy(tar, (uint64_t)st.st_size, copy, stage.image.sha256, err);
     if (rc == 0)
-        rc = image_import_unpack(tar, stage.root, bounds, count, err);
+        rc = image_import_unpack(copy, stage.root, bounds, count, err);
+    fd_close(&copy);
     if (rc == 0)
         rc = image_stage_finish(&stage, count, err);
     if (rc == 0)

@@ -287,7 +287,8 @@ static void image_pull_forget(const struct image_pulling *p, const struct image_
 
 static int image_pull_all(int images, const char *name, struct image_pulling *p, struct image *out,
                           struct image_count *count, struct err *err) {
-    struct image_layout_source source = {.tag = "", .ratio = p->pull->ratio, .ours = true};
+    /* Not ours yet: who fetched the blobs had them open, and talked to strangers. */
+    struct image_layout_source source = {.tag = "", .ratio = p->pull->ratio, .ours = false};
     struct image_oci_blob found = {0};
 
     if (image_pull_open(images, p, err) < 0 || image_pull_find(p, &found, err) < 0 ||

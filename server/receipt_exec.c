@@ -162,6 +162,8 @@ static int receipt_exec_body(struct json_out *j, const struct exec *x,
         json_out_u64(j, "seq", in->accepted.seq);
         json_out_close(j, '}');
     }
+    if (place->backend == BACKEND_DOCKER)
+        json_out_str(j, "backend", backend_name(place->backend));
     json_out_u64(j, "created_at", x->created_ms);
     json_out_u64(j, "ended_at", x->ended_ms);
     receipt_exec_files(j, x);
@@ -201,7 +203,7 @@ void receipt_exec_place(const struct exec *x, const struct receipt_key *key,
                         struct receipt_exec_place *out) {
     const struct sandbox *sb = x->set->sandbox;
     const struct wire_policy *policy = sandbox_policy(sb);
-    *out = (struct receipt_exec_place){.key = key};
+    *out = (struct receipt_exec_place){.backend = sandbox_spec(sb)->backend, .key = key};
     str_copy(out->sandbox, sizeof(out->sandbox), sandbox_id(sb));
     str_copy(out->owner, sizeof(out->owner), sandbox_owner(sb));
     str_copy(out->image, sizeof(out->image), sandbox_spec(sb)->image);

@@ -36,7 +36,8 @@ struct receipt_exec_place {
     char sandbox[SANDBOX_ID_SIZE], owner[SANDBOX_OWNER_SIZE];
     char image[WIRE_NAME_MAX], policy[WIRE_NAME_MAX];
     uint8_t policy_sha256[32], image_sha256[32]; /* image: zeros = it has none */
-    const struct receipt_key *key;               /* borrowed */
+    enum backend backend;
+    const struct receipt_key *key; /* borrowed */
 };
 void receipt_exec_place(const struct exec *x, const struct receipt_key *key,
                         struct receipt_exec_place *out);

@@ -168,6 +168,8 @@ static int receipt_run_body(struct json_out *j, const struct run *run, const cha
     const struct receipt_inputs *in = run->inputs;
     json_out_open(j, NULL, '{');
     receipt_run_audit(j, run);
+    if (run->backend == BACKEND_DOCKER)
+        json_out_str(j, "backend", backend_name(run->backend));
     json_out_u64(j, "created_at", run->created_ms);
     json_out_u64(j, "ended_at",
                  run->created_ms + (run->ended_ns - run->created_ns) / CLOCK_NS_PER_MS);

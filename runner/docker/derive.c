@@ -233,8 +233,11 @@ static int derive_load_start(struct container *c, struct err *err) {
     if (dir < 0) {
         return err_sys(err, "opening image %s", c->image_name);
     }
-    const struct load_wish wish = {
-        .engine = m->cfg.socket, .prefix = engine_prefix(m->engine), .ref = c->ref, .image = dir};
+    const struct load_wish wish = {.engine = m->cfg.socket,
+                                   .prefix = engine_prefix(m->engine),
+                                   .ref = c->ref,
+                                   .name = c->image_name,
+                                   .image = dir};
     if (load_start(&wish, &l->sock, &l->pid, err) != 0) {
         return -1;
     }

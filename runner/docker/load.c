@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +22,7 @@
 #include <unistd.h>
 
 #include "fd.h"
+#include "image_pin.h"
 #include "str.h"
 
 #define LOAD_BLOCK 65536u
@@ -96,8 +98,34 @@ static int load_walk(struct archive *disk, struct archive *tar,
     }
 }
 
+/* Was all that was read still the image of that name and digest? Whoever removes one gives it
+ * another name before its first file goes: to look afterwards is enough. */
+static int load_still(const struct load_wish *w) {
+    struct stat own, now;
+    uint8_t sha256[32];
+    char hex[2 * sizeof sha256 + 1];
+    const char *colon = strrchr(w->ref, ':');
+    fd_cleanup int images = openat(LOAD_DIR, "..", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (colon == NULL || images < 0 || fstat(LOAD_DIR, &own) != 0 ||
+        fstatat(images, w->name, &now, AT_SYMLINK_NOFOLLOW) != 0 || own.st_dev != now.st_dev ||
+        own.st_ino != now.st_ino || image_pin_read(images, w->name, sha256, NULL) != 0) {
+        return -1;
+    }
+    (void)sodium_bin2hex(hex, sizeof hex, sha256, sizeof sha256);
+    return strcmp(hex, colon + 1) == 0 ? 0 : -1;
+}
+
+/* What is not to be taken does not get the end of a tar either. */
+static int load_end(struct archive *tar, int rc) {
+    if (rc == 0) {
+        return archive_write_close(tar) == ARCHIVE_OK ? 0 : -1;
+    }
+    (void)archive_write_fail(tar);
+    return -1;
+}
+
 /* The files below the current directory, to `out`. */
-static int load_tar(int out) {
+static int load_tar(const struct load_wish *w, int out) {
     struct archive *disk = archive_read_disk_new(), *tar = archive_write_new();
     struct archive_entry_linkresolver *links = archive_entry_linkresolver_new();
     int rc = -1;
@@ -111,7 +139,7 @@ static int load_tar(int out) {
         archive_read_disk_open(disk, ".") == ARCHIVE_OK) {
         archive_entry_linkresolver_set_strategy(links, archive_format(tar));
         rc = load_walk(disk, tar, links);
-        rc = archive_write_close(tar) == ARCHIVE_OK ? rc : -1;
+        rc = load_end(tar, rc == 0 ? load_still(w) : -1);
     }
     archive_entry_linkresolver_free(links);
     archive_write_free(tar);
@@ -119,7 +147,7 @@ static int load_tar(int out) {
     return rc;
 }
 
-static pid_t load_start_tar(int *from, struct err *err) {
+static pid_t load_start_tar(const struct load_wish *w, int *from, struct err *err) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0) {
         return err_sys(err, "making a pipe");
@@ -129,7 +157,7 @@ static pid_t load_start_tar(int *from, struct err *err) {
         fd_close(&ends[0]);
         (void)close(LOAD_SOCK);
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-        _exit(load_tar(ends[1]) == 0 ? 0 : 1);
+        _exit(load_tar(w, ends[1]) == 0 ? 0 : 1);
     }
     fd_close(&ends[1]);
     if (pid < 0) {
@@ -218,7 +246,8 @@ static CURLcode load_set(CURL *h, const struct load_wish *w, struct load *l, con
 static int load_check(CURL *h, const struct load *l, CURLcode rc, struct err *err) {
     long status = 0;
     if (rc == CURLE_ABORTED_BY_CALLBACK) {
-        return err_set(err, ERR_SYSTEM, EIO, "the files of the image cannot be read");
+        return err_set(err, ERR_SYSTEM, EIO,
+                       "its files cannot be read, or it is being replaced; try again");
     }
     if (rc != CURLE_OK) {
         return err_set(err, ERR_SYSTEM, rc == CURLE_OPERATION_TIMEDOUT ? ETIMEDOUT : EIO,
@@ -262,7 +291,7 @@ static int load_all(const struct load_wish *w, struct err *err) {
     int rc = -1;
     if (l == NULL || root < 0 || fchdir(root) != 0) {
         (void)err_sys(err, "opening the files of an image");
-    } else if ((l->tar = load_start_tar(&l->from, err)) > 0) {
+    } else if ((l->tar = load_start_tar(w, &l->from, err)) > 0) {
         rc = load_send(w, l, err);
         fd_close(&l->from);
     }

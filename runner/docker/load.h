@@ -15,11 +15,15 @@ struct load_report {
     char text[256]; /* one sentence; from the engine in part: to be shown escaped */
 };
 
+/* It is refused when, after its last file was read, `image` is not what STATE/images has under
+ * `name` any more, or has not the digest that ends `ref`: under the name of a digest the engine
+ * gets that image, whole, or none. */
 struct load_wish {
     const char *engine; /* its Unix socket */
     const char *prefix; /* of the API's paths: "/v1.41" */
     const char *ref;    /* what it is to be called: "NAME:TAG" */
-    int image;          /* directory STATE/images/NAME */
+    const char *name;
+    int image; /* directory STATE/images/NAME */
 };
 
 /* Forks a process that sends `rootfs` of the image to the engine, and then one datagram, struct

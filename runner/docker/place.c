@@ -31,6 +31,7 @@
 #include "wire.h"
 
 #define PLACE_TMPFS_MAGIC 0x01021994
+#define PLACE_DEVPTS_MAGIC 0x1cd1
 #define PLACE_MOUNTS_MAX (1u << 20)
 #define PLACE_ROUNDS_MAX 256
 
@@ -82,12 +83,22 @@ static int place_readonly(struct place *p, struct err *err) {
     return fs.f_flag & ST_RDONLY ? 0 : err_set(err, ERR_STATE, EPERM, "the root can be written");
 }
 
-/* Is it one of the mounts that a jail is to have? /proc is masked by mounts of the engine's. */
-static bool place_expected(const char *path) {
-    static const char *const whole[] = {"/", "/proc", "/dev", "/dev/pts", "/workspace"};
+/* Is it one of the mounts that a jail is to have? A volume of the image's may have such a place,
+ * and be a directory of the host's that can be written. /proc is masked by mounts of the engine's.
+ */
+static bool place_expected(const char *path, const char *type) {
+    static const struct {
+        const char *path, *type;
+    } whole[] = {
+        {"/", NULL},
+        {"/proc", "proc"},
+        {"/dev", "tmpfs"},
+        {"/dev/pts", "devpts"},
+        {"/workspace", "tmpfs"},
+    };
     for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
-        if (strcmp(path, whole[i]) == 0) {
-            return true;
+        if (strcmp(path, whole[i].path) == 0) {
+            return whole[i].type == NULL || strcmp(type, whole[i].type) == 0;
         }
     }
     return strncmp(path, "/proc/", 6) == 0;
@@ -97,15 +108,18 @@ static bool place_expected(const char *path) {
 static int place_stranger(const struct place *p, char *out, size_t size, struct err *err) {
     struct buf text;
     char point[512];
+    char type[64];
     out[0] = '\0';
     buf_init(&text, PLACE_MOUNTS_MAX);
     int rc = fd_read_file(p->proc, "self/mountinfo", &text, err);
     char *save = NULL;
     for (char *line = rc == 0 && text.len > 0 ? strtok_r(text.data, "\n", &save) : NULL;
          line != NULL && rc == 0; line = strtok_r(NULL, "\n", &save)) {
-        if (sscanf(line, "%*d %*d %*s %*s %511s", point) != 1 || strchr(point, '\\') != NULL) {
+        const char *behind = strstr(line, " - ");
+        if (sscanf(line, "%*d %*d %*s %*s %511s", point) != 1 || strchr(point, '\\') != NULL ||
+            behind == NULL || sscanf(behind, " - %63s", type) != 1) {
             rc = err_set(err, ERR_INVALID, EINVAL, "a mount of the image has an unusual name");
-        } else if (!place_expected(point) && !str_copy(out, size, point)) {
+        } else if (!place_expected(point, type) && !str_copy(out, size, point)) {
             rc = err_set(err, ERR_INVALID, EINVAL, "a mount of the image has a very long name");
         }
     }
@@ -142,6 +156,27 @@ static int place_proc(struct place *p, struct err *err) {
         return err_sys(err, "narrowing /proc");
     }
     return 0;
+}
+
+/* Gone when a volume of the image's stood in its place. */
+static int place_terminals(struct place *p, struct err *err) {
+    static const struct mnt_option options[] = {
+        {"ptmxmode", "0666"}, {"mode", "0620"}, {"max", "128"}, {NULL, NULL}};
+    struct mnt_fs pts = {-1, -1};
+    struct statfs fs;
+    fd_cleanup int target = mnt_open_target(p->root, "dev/pts", S_IFDIR, err);
+    if (target < 0 || fstatfs(target, &fs) != 0) {
+        return target < 0 ? -1 : err_sys(err, "looking at /dev/pts");
+    }
+    if (fs.f_type == PLACE_DEVPTS_MAGIC) {
+        return 0;
+    }
+    if (mnt_fs_new("devpts", options, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, &pts, err) != 0) {
+        return -1;
+    }
+    int rc = mnt_attach(pts.mount, target, err);
+    mnt_fs_done(&pts);
+    return rc;
 }
 
 static int place_base(struct place *p, struct err *err) {
@@ -202,9 +237,9 @@ static const struct place_step {
     const char *name;
     int (*run)(struct place *p, struct err *err);
 } place_steps[] = {
-    {"enter", place_enter}, {"root", place_readonly}, {"strangers", place_strangers},
-    {"proc", place_proc},   {"base", place_base},     {"writable", place_writable},
-    {"dev", place_dev},
+    {"enter", place_enter},         {"root", place_readonly}, {"strangers", place_strangers},
+    {"terminals", place_terminals}, {"proc", place_proc},     {"base", place_base},
+    {"writable", place_writable},   {"dev", place_dev},
 };
 
 static void __attribute__((noreturn)) place_child(struct place *p, int sock) {

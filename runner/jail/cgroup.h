@@ -136,8 +136,9 @@ int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cg
                      struct err *err);
 /* The same of a container: its own groups, in which process `pid` is, become the jail's. Where a
  * group that has processes cannot hand on controllers (v2), `pid` is moved to a leaf of it. A group
- * that is ours, or that others are in as well, is refused. */
-int cgroup_jail_adopt(const struct cgroup_host *host, const char *name, pid_t pid,
+ * that is ours, or that others are in as well, is refused; so is a process that has died (`pidfd`),
+ * whose number may be somebody else's. */
+int cgroup_jail_adopt(const struct cgroup_host *host, const char *name, pid_t pid, int pidfd,
                       struct cgroup_jail *jail, struct err *err);
 /* Removes what is left of adopted groups, which the engine cannot remove while there are groups of
  * steps in them; closes the rest. */

@@ -1,6 +1,7 @@
 /* A jail in the groups of a container: see cgroup_jail_adopt(). */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,15 +94,20 @@ void cgroup_jail_return(struct cgroup_jail *jail) {
     cgroup_jail_abandon(jail);
 }
 
-int cgroup_jail_adopt(const struct cgroup_host *host, const char *name, pid_t pid,
+int cgroup_jail_adopt(const struct cgroup_host *host, const char *name, pid_t pid, int pidfd,
                       struct cgroup_jail *jail, struct err *err) {
     char proc[64];
     struct buf groups;
+    struct pollfd died = {.fd = pidfd, .events = POLLIN};
     cgroup_jail_init(jail);
     jail->adopted = true;
     (void)snprintf(proc, sizeof proc, "/proc/%d/cgroup", (int)pid);
     buf_init(&groups, 65536);
     int rc = fd_read_file(AT_FDCWD, proc, &groups, err);
+    /* As long as it lives its number is its own, and so are the groups that were read. */
+    if (rc == 0 && poll(&died, 1, 0) != 0) {
+        rc = err_set(err, ERR_STATE, ESRCH, "process 1 of a container died while it was set up");
+    }
     if (rc == 0 && (groups.len == 0 || !str_copy(jail->name, sizeof jail->name, name))) {
         rc = err_set(err, ERR_INVALID, 0, "the cgroup name %s is too long", name);
     }

@@ -488,7 +488,7 @@ int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
     if (x->ordinal > 0) {
         exec_reset_scheduling(x->outside_pid);
     }
-    if (x->ordinal > 0 && jail->host->maker->contained && exec_wake(x, err) != 0) {
+    if (x->ordinal > 0 && jail_shares_user(jail) && exec_wake(x, err) != 0) {
         return -1;
     }
     x->sent_ns = clock_mono_ns();

@@ -135,7 +135,7 @@ int exec_make_cgroup(struct exec *x, struct err *err) {
     return x->jail->sandbox ? 0 : cgroup_step_watch(host, &x->cgroup, err);
 }
 
-/* In a container other commands of the sandbox can stop the child that waits. */
+/* Where jail_shares_user(), other commands of the sandbox can stop the child that waits. */
 int exec_wake(const struct exec *x, struct err *err) {
     const struct initmsg_signal msg = {
         .type = INITMSG_SIGNAL, .pid = x->inside_pid, .signal = SIGCONT};

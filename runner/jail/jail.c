@@ -283,8 +283,9 @@ static int jail_cgroup(struct jail *j, struct err *err) {
     char name[CGROUP_NAME_MAX];
     const struct cgroup_host *host = j->host->cgroups;
     (void)snprintf(name, sizeof name, "j%llu", (unsigned long long)++j->host->serial);
-    int rc = j->host->maker->contained ? cgroup_jail_adopt(host, name, j->pid, &j->cgroup, err)
-                                       : cgroup_jail_make(host, name, &j->cgroup, err);
+    int rc = j->host->maker->contained
+                 ? cgroup_jail_adopt(host, name, j->pid, j->pidfd, &j->cgroup, err)
+                 : cgroup_jail_make(host, name, &j->cgroup, err);
     return rc != 0 ? -1 : cgroup_jail_limit(host, &j->cgroup, &j->limits, err);
 }
 

@@ -190,6 +190,10 @@ int jail_freeze(struct jail *jail, bool commands, bool files, struct err *err);
 /* 1 when every execution has come to that, 0 when not yet, -1 on error. */
 int jail_settled(const struct jail *jail, struct err *err);
 
+/* Have process 1 and the children that wait the user of the commands, who may signal them? In
+ * containers, and where all jails have one id. */
+bool jail_shares_user(const struct jail *jail);
+
 /* How many commands run: executions without file operations. */
 unsigned jail_commands(const struct jail *jail);
 

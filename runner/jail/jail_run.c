@@ -140,10 +140,9 @@ int jail_exec(struct jail *j, const struct exec_request *q, void *owner, struct 
     }
     if (j->sandbox) {
         jail_stock(j, JAIL_STOCK_BUSY_NS);
-    } else if ((q->flags & WIRE_EXEC_MORE) && !j->host->maker->contained &&
-               jail_renew(j, &why) != 0 && why.code != ENOMEM) {
-        /* In a container the child that waits has the user of the commands, which could signal it:
-         * it is made when they are dead. */
+    } else if ((q->flags & WIRE_EXEC_MORE) && !jail_shares_user(j) && jail_renew(j, &why) != 0 &&
+               why.code != ENOMEM) {
+        /* A child that waits and that commands could signal is made when they are dead. */
         jail_fail(j, "next child", why.code, why.text);
     }
     return 0;
@@ -209,6 +208,7 @@ unsigned jail_commands(const struct jail *j) {
 void jail_describe(const struct jail *j, struct layers_jail *out) {
     *out = (struct layers_jail){
         .pid = j->pid,
+        .pidfd = j->host->maker->contained ? j->pidfd : 0,
         .writable_fd = j->writable_fd,
         .writable = j->writable,
         .id_base = j->id_base,

@@ -32,6 +32,10 @@ bool jail_is_ready(const struct jail *j) {
     return j->state == JAIL_READY && j->spare != NULL && j->spare->state == EXEC_READY;
 }
 
+bool jail_shares_user(const struct jail *j) {
+    return j->host->maker->contained || j->id_count == SPAWN_IDS_ONE;
+}
+
 bool jail_is_spent(const struct jail *j) {
     return j->state == JAIL_READY && j->spare == NULL;
 }

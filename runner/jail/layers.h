@@ -76,7 +76,8 @@ const char *layers_files_missing(const struct layers *layers);
 
 /* What a volume is made of. */
 struct layers_jail {
-    pid_t pid;         /* process 1, outside; lives until layers_close() */
+    pid_t pid;         /* process 1, outside; lives until layers_close(), or see pidfd */
+    int pidfd;         /* of it; borrowed. 0 = it is our child, whose number is kept for us */
     int writable_fd;   /* root of its tmpfs; borrowed, must stay open until layers_close() */
     uint32_t writable; /* mask of enum wire_writable */
     uint32_t id_base, id_count;

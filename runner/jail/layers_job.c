@@ -164,6 +164,15 @@ static int layers_job_ns(const struct layers_job *job, const char *name, struct 
     return fd < 0 ? err_sys(err, "open %s of the jail", name) : fd;
 }
 
+/* Somebody else waits for process 1 of a container, and then its number may stand for any process.
+ * As long as it lives what was opened by that number is its own. */
+static int layers_job_alive(const struct layers_job *job, struct err *err) {
+    struct pollfd died = {.fd = job->v->jail.pidfd, .events = POLLIN};
+    return died.fd == 0 || poll(&died, 1, 0) == 0
+               ? 0
+               : err_set(err, ERR_STATE, ESRCH, "process 1 of the jail has ended");
+}
+
 static int layers_job_send(struct layers_job *job, int *fds, struct err *err) {
     size_t count = LAYERS_FD_FS + job->req.fs_count;
     job->req.fds = (uint32_t)count;
@@ -186,7 +195,7 @@ static int layers_job_fill(struct layers_job *job, int ns[2], int *fds, struct e
     if (job->v != NULL) {
         ns[0] = layers_job_ns(job, "mnt", err);
         ns[1] = ns[0] < 0 ? -1 : layers_job_ns(job, "user", err);
-        if (ns[1] < 0) {
+        if (ns[1] < 0 || layers_job_alive(job, err) != 0) {
             return -1;
         }
         fds[LAYERS_FD_MNT] = ns[0];

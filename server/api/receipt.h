@@ -18,6 +18,7 @@
  *   id, user   of the run                  image    {name, sha256 of the imported archive}
  *   policy     {name, sha256 of the file}  network  "none"
  *   limits     {wall_ms: …} of the run     ok       1 or 0
+ *   backend    "docker"; left out: a native jail
  *   created_at, ended_at   ms since the epoch, by the server's clock
  *   audit      {seq, hash} of the record in the server's audit log that accepted the run
  *   files_in   {count, bytes, sha256, list: [{path, mode, size, sha256}]}; `list` only when there

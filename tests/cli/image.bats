@@ -47,6 +47,36 @@ assert abs(m["imported_at"] / 1000 - time.time()) < 600, m
 END
 }
 
+@test "an archive that is changed while it is read is what its digest says, or nothing" {
+    SERVER=$SERVER STATE=$STATE TAR=$TAR timeout 60 /usr/bin/python3 - <<'END'
+import glob, hashlib, io, json, os, signal, subprocess, tarfile, time
+server, state, path = os.environ["SERVER"], os.environ["STATE"], os.environ["TAR"]
+with tarfile.open(path, "w") as tar:
+    for name, data in (("first", bytes(64 << 20)), ("last", b"as it was")):
+        one = tarfile.TarInfo(name)
+        one.size = len(data)
+        tar.addfile(one, io.BytesIO(data))
+with open(path, "rb") as file:
+    data = file.read()
+at = data.rindex(b"as it was")
+run = subprocess.Popen([server, "image", "import", "one", path, "--state", state])
+# The first file is being unpacked: what is read after it was hashed long ago.
+while not glob.glob(state + "/images/.import-*/rootfs/first"):
+    assert run.poll() is None, "it was not seen"
+os.kill(run.pid, signal.SIGSTOP)
+with open(path, "r+b") as file:
+    file.seek(at)
+    file.write(b"as it is.")
+os.kill(run.pid, signal.SIGCONT)
+assert run.wait(50) == 0
+image = state + "/images/one"
+assert json.load(open(image + "/manifest.json"))["sha256"] == hashlib.sha256(data).hexdigest()
+seen = open(image + "/rootfs/last", "rb").read()
+assert seen == b"as it was", seen
+END
+    is_tidy "$IMAGES/one"
+}
+
 @test "mount targets and the files of /etc are made, never through links" {
     tars sound
     shadow=$(sha256sum </etc/shadow)

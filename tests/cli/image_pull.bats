@@ -111,6 +111,22 @@ $IMAGES/py"
     has "$err" "is not NAME:PASSWORD"
 }
 
+@test "who keeps the blobs for a registry cannot ask for its password" {
+    layouts sound py
+    echo alice:secret >"$BATS_TEST_TMPDIR/auth"
+    serve basic stranger
+    apart pull py py --auth "$BATS_TEST_TMPDIR/auth"
+    is "$status" 1
+    has "$err" "the registry refuses (401)"
+    is "$(grep -c thief- "$REPOS/log")" 0
+    serve stranger
+    apart pull py py --auth "$BATS_TEST_TMPDIR/auth"
+    is "$status" 1
+    has "$err" "the registry refuses (401)"
+    is "$(grep -c thief- "$REPOS/log")" 0
+    is_tidy ""
+}
+
 @test "what breaks off is continued: at once, and by the next pull" {
     layouts large py
     serve cut

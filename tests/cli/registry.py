@@ -14,6 +14,7 @@ writes its port into DIR/port and a line per request into DIR/log. Flags:
     endless   manifests never end
     slow      nothing comes (the connection stays open)
     redirect  blobs come from another path;  away: from a host that is not this machine's
+    stranger  blobs come from another host, which asks for alice's password on an account of its own
     far-token the token is to be had from plain HTTP elsewhere
     errors    the first two requests of each path are answered with 503
 """
@@ -136,6 +137,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         url = urllib.parse.urlparse(self.path)
         if url.path == "/token":
             return self.token(urllib.parse.parse_qs(url.query))
+        if url.path.startswith("/thief/"):
+            if "Authorization" in self.headers:
+                self.note(0, "thief-told " + self.headers["Authorization"])
+            return self.reply(401, b"{}", WWW_Authenticate='Bearer realm="http://%s/thief-token",'
+                              'service="here",scope="repository:x:pull,push"' % self.headers["Host"])
+        if url.path == "/thief-token":
+            self.note(0, "told " + self.headers.get("Authorization", "nothing"))
+            return self.reply(200, b'{"token": "sesame"}')
         if "slow" in FLAGS:
             self.note(0)
             time.sleep(600)
@@ -152,6 +161,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return None
         if match[3] == "manifests":
             return self.manifest(match[2], match[4])
+        if "stranger" in FLAGS:
+            port = self.headers["Host"].split(":")[1]
+            return self.reply(307, Location="http://localhost:%s/thief%s" % (port, self.path))
         if "away" in FLAGS:
             return self.reply(307, Location="http://registry.invalid" + self.path)
         if "redirect" in FLAGS:

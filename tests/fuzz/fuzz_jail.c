@@ -85,8 +85,8 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options) {
 FUZZ_FINE(cgroup_jail_make, FUZZ_HOST, const char *name __attribute__((unused)),
           struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_adopt, FUZZ_HOST, const char *name __attribute__((unused)),
-          pid_t pid __attribute__((unused)), struct cgroup_jail *jail __attribute__((unused)),
-          FUZZ_ERR)
+          pid_t pid __attribute__((unused)), int pidfd __attribute__((unused)),
+          struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_memory, FUZZ_HOST, FUZZ_JAIL, uint64_t *bytes __attribute__((unused)),
           FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_limit, FUZZ_HOST, FUZZ_JAIL,

@@ -5,10 +5,12 @@ One engine and one pair with both back ends serve all of it. The image that stan
 busybox with everything in its configuration that an image could want to weaken a container with."""
 
 import contextlib
+import io
 import json
 import os
 import signal
 import subprocess
+import tarfile
 import time
 
 import check
@@ -22,7 +24,7 @@ HOSTILE = {
     "Entrypoint": ["/bin/false"],
     "Cmd": ["--evil"],
     "Env": ["LD_PRELOAD=/evil.so", "EVIL=1"],
-    "Volumes": {"/data": {}, "/etc/evil": {}},
+    "Volumes": {"/data": {}, "/etc/evil": {}, "/dev/pts": {}},
     "ExposedPorts": {"80/tcp": {}},
     "Healthcheck": {"Test": ["CMD", "/bin/false"], "Interval": 1000000000},
     "WorkingDir": "/evil",
@@ -149,6 +151,8 @@ def _(_):
     points = {line.split()[4] for line in text.splitlines() if " - " in line}
     wanted = {"/", "/proc", "/dev", "/dev/pts", "/workspace", "/home/user", "/tmp", "/var/tmp", "/dev/shm"}
     check.equal({p for p in points if not p.startswith("/proc/")}, wanted, "mounts")
+    kinds = {line.split()[4]: line.split(" - ")[1].split()[0] for line in text.splitlines() if " - " in line}
+    check.equal(kinds["/dev/pts"], "devpts", "what is mounted on /dev/pts")
     check.true("EVIL" not in text and "LD_PRELOAD" not in text, "environment of the image")
     check.true("nameserver" not in text, "resolv.conf of the host")
     covered = ["/proc/" + name for name in ("acpi", "asound", "bus", "driver", "fs", "irq", "scsi")]
@@ -212,6 +216,56 @@ def _(_):
     check.equal(len(digests), 1, "digests")
     tags = [t for i in one.engine.json("/images/json") for t in i["RepoTags"] or []]
     check.equal(len([t for t in tags if t.startswith("pinfold-image:")]), 1, "images of the engine")
+
+
+def put_image(one, word):
+    """Image "turn" with that word in /marker -> its digest, as hex."""
+    tar = os.path.join(one.work, "turn.tar")
+    with open(tar, "wb") as out:
+        out.write(engine.busybox())
+    with tarfile.open(tar, "a") as out:
+        entry = tarfile.TarInfo("marker")
+        entry.size = len(word)
+        out.addfile(entry, io.BytesIO(word))
+    image(one, "import", "turn", tar)
+    with open(os.path.join(one.state, "images", "turn", "manifest.json")) as file:
+        return json.load(file)["sha256"]
+
+
+def image(one, *words):
+    command = [harness.program("pinfold-server"), "image", *words, "--state", one.state]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    check.equal(done.returncode, 0, "image %s: %s" % (words[0], done.stderr))
+
+
+@docker("an image that is replaced on its way to the engine does not get there under the old digest")
+def _(_):
+    one = pair()
+    old = put_image(one, b"old")
+    with hung():
+        # What it was made of was looked at; then the engine is asked whether it has that.
+        number = one.client.submit(backend="docker", image="turn", argv=["cat", "/marker"])
+        one.client.wait_state(number, ("starting", "running"))
+        image(one, "remove", "turn")
+        new = put_image(one, b"new")
+    answer = one.client.wait_done(number, 40)
+    check.true(not one.engine.has("pinfold-image:" + old), "the engine has the new files by the old digest")
+    if answer["ok"]:
+        check.fail("it ran: %s", answer["steps"][0]["stdout"])
+    answer = check.ok(run(image="turn", argv=["cat", "/marker"]))
+    check.equal((check.text(answer), answer["image_digest"]), ("new", "sha256:" + new), "the next run")
+    image(one, "remove", "turn")
+
+
+@docker("receipts say that it was a container")
+def _(_):
+    for backend, told in (("docker", "docker"), ("native", None)):
+        body = check.ok(run(backend, argv=["true"]))["receipt"]["body"]
+        check.equal(body.get("backend"), told, "receipt of a run")
+        with Box.make(pair().client, backend=backend) as box:
+            done = box.run(argv=["true"])
+            body = box.client.get("%s/receipt" % box.at(done["id"])).json()["body"]
+            check.equal(body.get("backend"), told, "receipt of an execution")
 
 
 @docker("a warm container is used once")

@@ -81,6 +81,31 @@ def works(_):
         check.equal(own.client.delete("/v1/sandboxes/" + box).status, 204, "status of DELETE")
 
 
+# All that it may signal, for a moment: what would be the next step is not there yet.
+STOP_ALL = """
+import os, signal, time
+for _ in range(60):
+    try:
+        os.kill(-1, signal.SIGSTOP)
+    except ProcessLookupError:
+        pass
+    time.sleep(0.01)
+"""
+
+
+@test("without ids of its own a step cannot stop the one that comes after it", own=True, deadline=90)
+def next_step(_):
+    spaces()
+    lacking = missing()
+    if "separate_ids" not in lacking:
+        raise Skip("this user has ids of his own")
+    with pair(lacking) as own:
+        steps = [{"argv": ["python3", "-c", STOP_ALL]}, {"argv": ["echo", "two"]}]
+        answer = own.client.wait_done(own.client.submit(steps=steps), 20)
+        check.equal([one["end"]["cause"] for one in answer["steps"]], ["exit", "exit"], "ends")
+        check.equal(answer["steps"][1]["stdout"], "two\n", "stdout of the second")
+
+
 @test("a limit that was given up cannot be asked for", own=True, deadline=60)
 def refused(_):
     spaces()

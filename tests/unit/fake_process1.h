@@ -221,9 +221,9 @@ int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cg
     return 0;
 }
 
-int cgroup_jail_adopt(const struct cgroup_host *host, const char *name, pid_t pid,
+int cgroup_jail_adopt(const struct cgroup_host *host, const char *name, pid_t pid, int pidfd,
                       struct cgroup_jail *jail, struct err *err) {
-    (void)host, (void)name, (void)pid, (void)jail;
+    (void)host, (void)name, (void)pid, (void)pidfd, (void)jail;
     return err_set(err, ERR_STATE, 0, "there are no containers");
 }
 

@@ -58,6 +58,31 @@ static void test_switch_and_restore(void **state) {
     layers_drop(t->layers, "two");
 }
 
+/* Its number may be any process's: of that nobody's mounts are touched. */
+static void test_process_1_that_somebody_else_waits_for_has_died(void **state) {
+    struct test_layers *t = *state;
+    struct test_jail j;
+    if (t == NULL) {
+        skip();
+    }
+    test_jail_open(t, &j, 4 * JAIL_MIB, 100);
+    test_in(&j, put_file, "/workspace/a");
+    layers_close(j.v);
+    pid_t dead = fork();
+    if (dead == 0) {
+        _exit(0);
+    }
+    struct layers_jail as = j.as;
+    as.pidfd = (int)syscall(SYS_pidfd_open, dead, 0);
+    assert_true(as.pidfd > 0);
+    assert_int_equal(waitpid(dead, NULL, 0), dead);
+    j.v = layers_open(t->layers, &as, NULL);
+    assert_non_null(j.v);
+    assert_int_equal(test_snapshot(t, &j, "ghost", true), ESRCH);
+    fd_close(&as.pidfd);
+    test_jail_close(&j);
+}
+
 static void test_before_the_first_snapshot_nothing_changes(void **state) {
     struct test_layers *t = *state;
     struct test_jail j;
@@ -508,6 +533,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_this_host_can),
         cmocka_unit_test(test_switch_and_restore),
+        cmocka_unit_test(test_process_1_that_somebody_else_waits_for_has_died),
         cmocka_unit_test(test_before_the_first_snapshot_nothing_changes),
         cmocka_unit_test(test_what_is_ours_does_not_count),
         cmocka_unit_test(test_a_full_disk_can_be_kept),
