@@ -95,14 +95,15 @@ static json_t *recipe_security(const struct recipe *r) {
     return profile != NULL ? list : NULL;
 }
 
-/* Memory and swap together are as much as memory alone: no swap. */
+/* Memory and swap together are as much as memory alone: no swap. The score is that of process 1:
+ * commands get a higher one (exec_child.c). */
 static int recipe_limits(const struct recipe *r, json_t *host) {
     const uint64_t *v = r->limits.v;
     json_t *limits = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o}", "Memory", (json_int_t)v[LIMIT_MEM_BYTES],
         "MemorySwap", (json_int_t)v[LIMIT_MEM_BYTES], "CpuPeriod", (json_int_t)RECIPE_PERIOD_US,
         "CpuQuota", (json_int_t)(v[LIMIT_CPUS_MILLI] * RECIPE_PERIOD_US / 1000), "PidsLimit",
-        (json_int_t)v[LIMIT_PIDS], "OomScoreAdj", (json_int_t)500, "Ulimits", recipe_ulimits(r),
+        (json_int_t)v[LIMIT_PIDS], "OomScoreAdj", (json_int_t)0, "Ulimits", recipe_ulimits(r),
         "Tmpfs", recipe_tmpfs(r));
     int rc = limits != NULL ? json_object_update(host, limits) : -1;
     json_decref(limits);

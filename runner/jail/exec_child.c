@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -13,6 +14,8 @@
 #include "fd.h"
 #include "jail.h"
 
+#define EXEC_OOM_ADJ "500" /* above every process of the host, as in setup.c */
+
 /* Is the process that says HELLO one of this jail's? Its number comes from the kernel, so this can
  * only fail if it died and the number was given away in between. */
 static bool exec_is_ours(const struct exec *x, pid_t pid) {
@@ -20,6 +23,17 @@ static bool exec_is_ours(const struct exec *x, pid_t pid) {
     struct stat st;
     (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)pid);
     return stat(path, &st) == 0 && st.st_ino == x->jail->pid_ns;
+}
+
+/* Process 1 of a container is in the group whose memory runs out, and a command can be smaller than
+ * it: the kernel is to take the command all the same. Nothing inside can write this. */
+static int exec_offer(const struct exec *x, pid_t pid, struct err *err) {
+    char path[64];
+    if (!x->jail->host->maker->contained) {
+        return 0;
+    }
+    (void)snprintf(path, sizeof path, "/proc/%d/oom_score_adj", (int)pid);
+    return fd_write_kernel(AT_FDCWD, path, EXEC_OOM_ADJ, strlen(EXEC_OOM_ADJ), err);
 }
 
 static void exec_hello(struct exec *x, const struct initmsg_report *r, const struct ucred *cred) {
@@ -42,6 +56,10 @@ static void exec_hello(struct exec *x, const struct initmsg_report *r, const str
     }
     if (!exec_is_ours(x, cred->pid)) {
         jail_fail(x->jail, "hello", ESRCH, "a child vanished while it was set up");
+        return;
+    }
+    if (exec_offer(x, cred->pid, &err) != 0) {
+        jail_fail(x->jail, "oom score", err.code, err.text);
         return;
     }
     x->state = EXEC_CONFINED;

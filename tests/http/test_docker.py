@@ -4,10 +4,12 @@ the kernel's evidence, sandboxes, and an engine that hangs, dies or comes back.
 One engine and one pair with both back ends serve all of it. The image that stands for "host" is
 busybox with everything in its configuration that an image could want to weaken a container with."""
 
+import base64
 import contextlib
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tarfile
@@ -178,6 +180,38 @@ def _(_):
     check.equal(end["cause"], "cpu_time", "cause")
     end = run(argv=["/nope"])["steps"][0]["end"]
     check.equal((end["cause"], end["evidence"].get("path")), ("start", "/nope"), "start")
+
+
+# Fills the memory with a file, and is smaller than process 1 while it does.
+TINY = """
+static char block[4096];
+static long call(long n, long a, long b, long c) {
+    long r;
+    __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+    return r;
+}
+void _start(void) {
+    long fd = call(2, (long)"/workspace/f", 0101, 0600);
+    while (call(1, fd, (long)block, sizeof block) > 0)
+        ;
+    call(60, 1, 0, 0);
+}
+"""
+
+
+@docker("memory that is full ends the command, not process 1, however small the command is")
+def _(_):
+    if os.uname().machine != "x86_64" or not shutil.which("gcc"):
+        raise Skip("no gcc for x86_64")
+    path = os.path.join(pair().work, "tiny")
+    command = ["gcc", "-static", "-nostdlib", "-fno-stack-protector", "-O1", "-xc", "-o", path, "-"]
+    subprocess.run(command, input=TINY.encode(), check=True)
+    with open(path, "rb") as file:
+        content = base64.b64encode(file.read()).decode()
+    files = [{"path": "tiny", "content": content, "encoding": "base64", "mode": "0755"}]
+    limits = {"mem_bytes": 32 << 20, "disk_bytes": 256 << 20}
+    end = run(argv=["./tiny"], files=files, limits=limits)["steps"][0]["end"]
+    check.equal(end["cause"], "memory", "cause of %r" % end)
 
 
 @docker("steps have limits and ends of their own, and files go in and out")
