@@ -27,6 +27,7 @@
 #include "fd.h"
 #include "initmsg.h"
 #include "mnt.h"
+#include "recipe.h"
 #include "str.h"
 #include "wire.h"
 
@@ -222,6 +223,26 @@ static int place_writable(struct place *p, struct err *err) {
     return 0;
 }
 
+/* The engine's own were mounted here and are gone; what is left below them is empty. */
+static int place_etc(struct place *p, struct err *err) {
+    static const struct {
+        const char *from, *to;
+    } files[] = {{&RECIPE_HOSTS[1], "etc/hosts"}, {&RECIPE_HOSTNAME[1], "etc/hostname"}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        fd_cleanup int file = mnt_clone(
+            p->root, files[i].from, false,
+            MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, err);
+        if (file < 0) {
+            return -1;
+        }
+        fd_cleanup int target = mnt_open_target(p->root, files[i].to, S_IFREG, err);
+        if (target < 0 || mnt_attach(file, target, err) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* /dev of the engine is a tmpfs of its own, in which nothing is to be made. */
 static int place_dev(struct place *p, struct err *err) {
     (void)p;
@@ -237,9 +258,9 @@ static const struct place_step {
     const char *name;
     int (*run)(struct place *p, struct err *err);
 } place_steps[] = {
-    {"enter", place_enter},         {"root", place_readonly}, {"strangers", place_strangers},
-    {"terminals", place_terminals}, {"proc", place_proc},     {"base", place_base},
-    {"writable", place_writable},   {"dev", place_dev},
+    {"enter", place_enter}, {"root", place_readonly},       {"strangers", place_strangers},
+    {"etc", place_etc},     {"terminals", place_terminals}, {"proc", place_proc},
+    {"base", place_base},   {"writable", place_writable},   {"dev", place_dev},
 };
 
 static void __attribute__((noreturn)) place_child(struct place *p, int sock) {

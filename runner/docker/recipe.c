@@ -162,9 +162,8 @@ static const struct recipe_entry recipe_entries[] = {
     {"var/", '5', 0755, NULL},
     {"var/tmp/", '5', 01777, NULL},
     {"etc/", '5', 0755, NULL},
-    {"etc/hostname", '0', 0644, "pinfold\n"},
-    {"etc/hosts", '0', 0644, "127.0.0.1 localhost pinfold\n::1 localhost ip6-localhost\n"},
-    {"etc/resolv.conf", '0', 0644, "# There is no network.\n"},
+    {&RECIPE_HOSTNAME[1], '0', 0644, "pinfold\n"},
+    {&RECIPE_HOSTS[1], '0', 0644, "127.0.0.1 localhost pinfold\n::1 localhost ip6-localhost\n"},
 };
 
 /* What an image brings itself, or does not need. */

@@ -9,6 +9,10 @@
 #include "limit.h"
 
 #define RECIPE_INIT "/.pinfold-init" /* process 1, in the image */
+/* What is bound over the files of these names in /etc: an engine empties those, whatever is in the
+ * image, to mount its own there. */
+#define RECIPE_HOSTS "/.pinfold-hosts"
+#define RECIPE_HOSTNAME "/.pinfold-hostname"
 #define RECIPE_LABEL_OWNER "dev.pinfold.owner"
 #define RECIPE_LABEL_JAIL "dev.pinfold.jail"
 
@@ -25,7 +29,6 @@ struct recipe {
 /* The body of POST /containers/create. */
 int recipe_container(const struct recipe *r, struct buf *out, struct err *err);
 
-/* A tar of what every image gets on top: process 1, the directories that are mounted on, and the
- * few files of /etc that an engine would have put its own over. `whole`: all that an image needs
- * that has nothing else. */
+/* A tar of what every image gets on top: process 1, the directories that are mounted on, and what
+ * is bound over files in /etc. `whole`: all that an image needs that has nothing else. */
 int recipe_layer(int init_fd, bool whole, struct buf *out, struct err *err);

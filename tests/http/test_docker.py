@@ -153,11 +153,14 @@ def _(_):
     text = check.text(check.ok(run(sh="cat /proc/self/mountinfo; env; ls /sys; cat /etc/resolv.conf; ls /data")))
     points = {line.split()[4] for line in text.splitlines() if " - " in line}
     wanted = {"/", "/proc", "/dev", "/dev/pts", "/workspace", "/home/user", "/tmp", "/var/tmp", "/dev/shm"}
+    wanted |= {"/etc/hosts", "/etc/hostname"}
     check.equal({p for p in points if not p.startswith("/proc/")}, wanted, "mounts")
     kinds = {line.split()[4]: line.split(" - ")[1].split()[0] for line in text.splitlines() if " - " in line}
     check.equal(kinds["/dev/pts"], "devpts", "what is mounted on /dev/pts")
     check.true("EVIL" not in text and "LD_PRELOAD" not in text, "environment of the image")
     check.true("nameserver" not in text, "resolv.conf of the host")
+    text = check.text(check.ok(run(sh="cat /etc/hostname /etc/hosts")))
+    check.equal(text.split()[:3], ["pinfold", "127.0.0.1", "localhost"], "names without the engine's files")
     covered = ["/proc/" + name for name in ("acpi", "asound", "bus", "driver", "fs", "irq", "scsi")]
     text = check.text(check.ok(run(sh="ls %s 2>/dev/null; true" % " ".join(covered))))
     check.equal([line for line in text.splitlines() if line and line[:-1] not in covered], [], "names of disks and devices")
