@@ -488,8 +488,8 @@ int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
     if (x->ordinal > 0) {
         exec_reset_scheduling(x->outside_pid);
     }
-    if (x->ordinal > 0 && jail_shares_user(jail) && exec_wake(x, err) != 0) {
-        return -1;
+    if (x->ordinal > 0 && jail_shares_user(jail)) {
+        exec_wake(x);
     }
     x->sent_ns = clock_mono_ns();
     if (exec_send(x, q, err) != 0) {

@@ -86,8 +86,9 @@ struct exec *exec_new(struct jail *jail, unsigned ordinal, struct err *err);
 int exec_connect(struct exec *exec, struct err *err);
 int exec_make_cgroup(struct exec *exec, struct err *err);
 
-/* Lets a READY child go on that others of its user may have stopped: in a container. */
-int exec_wake(const struct exec *exec, struct err *err);
+/* Lets a READY child go on that others of its user may have stopped. From here and not by process
+ * 1: the signal must be there before the command is, which would count it as one of its own. */
+void exec_wake(const struct exec *exec);
 
 /* Hands the command to a READY child and arms its limits. */
 int exec_start(struct exec *exec, const struct exec_request *request, struct err *err);

@@ -8,6 +8,7 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "exec.h"
@@ -154,8 +155,12 @@ int exec_make_cgroup(struct exec *x, struct err *err) {
 }
 
 /* Where jail_shares_user(), other commands of the sandbox can stop the child that waits. */
-int exec_wake(const struct exec *x, struct err *err) {
-    const struct initmsg_signal msg = {
-        .type = INITMSG_SIGNAL, .pid = x->inside_pid, .signal = SIGCONT};
-    return fd_send(x->jail->control, &msg, sizeof msg, NULL, 0, err);
+void exec_wake(const struct exec *x) {
+    char path[32];
+    struct stat st;
+    (void)snprintf(path, sizeof path, "/proc/%d", (int)x->outside_pid);
+    fd_cleanup int child = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (child >= 0 && fstatat(child, "ns/pid", &st, 0) == 0 && st.st_ino == x->jail->pid_ns) {
+        (void)syscall(SYS_pidfd_send_signal, child, SIGCONT, NULL, 0);
+    }
 }

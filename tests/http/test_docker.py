@@ -327,6 +327,8 @@ def _(_):
         check.equal(box.text("cat g"), "hello", "a file that was put there")
         told = box.stream(sh="tty; stty size", pty={"rows": 9, "cols": 17}).all()
         check.true("9 17" in "".join(e.get("data", "") for e in told), "no terminal")
+        check.equal(box.text("kill -STOP -1; echo stopped"), "stopped\n", "whoever stops all others")
+        check.equal(box.text("trap 'echo touched' CONT; echo goes on"), "goes on\n", "the next command")
         snapshot = box.snapshot()["id"]
         box.text("echo y > f; rm g")
         answer = pair().client.post("/v1/sandboxes/%s/restore" % box.id, {"snapshot": snapshot})
