@@ -107,6 +107,10 @@ void jail_exec_ready(struct jail *jail, struct exec *exec) {
     (void)exec;
 }
 
+bool jail_shares_user(const struct jail *jail) {
+    return jail->host->maker->contained;
+}
+
 int jail_disk(const struct jail *jail, uint64_t *bytes, uint64_t *inodes, bool *full) {
     (void)jail;
     *bytes = *inodes = 0;
