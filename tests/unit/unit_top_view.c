@@ -49,12 +49,12 @@ static void test_lines(void **state) {
     assert_non_null(strstr(text, "\nwarm: default/host 6, ci/py 2\n"));
     assert_non_null(strstr(text, "\nwaiting: bob 7\n"));
     assert_non_null(
-        strstr(text, "alice         step 2/3      12.3s    950ms    73%      3M    256M  make\n"));
+        strstr(text, "alice       step 2/3   12.3s   950ms   73%     3M   256M  make\n"));
     assert_non_null(
-        strstr(text, "bob           waits 1         5ms        -      -       -      1G  (ci)\n"));
+        strstr(text, "bob         waits 1      5ms       -     -      -     1G  (ci)\n"));
     assert_non_null(strstr(text, "and 6 more\n"));
     assert_non_null(strstr(text, "e?[31mvil"));
-    assert_non_null(strstr(text, "1m30s    1h00m      -       -     512       -  1/4\n"));
+    assert_non_null(strstr(text, "1m30s   1h00m     -      -    512       -  1/4\n"));
     assert_null(strchr(text, '\x1b'));
 }
 
