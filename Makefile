@@ -59,7 +59,7 @@ PACKAGES_build := gcc make pkg-config musl-tools libmicrohttpd-dev libjansson-de
     libcgroup-dev libcurl4-openssl-dev libexpat1-dev libpcre2-dev libarchive-dev libsodium-dev libsqlite3-dev libgnutls28-dev e2fsprogs
 PACKAGES_test := libcmocka-dev bats python3 python3-venv clang libclang-rt-14-dev clang-format-14 \
     python3-seccomp nodejs openjdk-17-jdk-headless gcc make git perl strace procps iproute2 \
-    util-linux curl gdb tmux less openssl systemd apparmor groff-base dpkg-dev docker.io busybox-static
+    util-linux curl gdb tmux less openssl systemd apparmor groff-base dpkg-dev docker.io busybox-static xfsprogs
 PACKAGES_deb := dpkg-dev lintian
 PACKAGES_testdeb := debootstrap
 PACKAGES_testvm := debootstrap qemu-system-x86 e2fsprogs

@@ -194,8 +194,7 @@ static int image_cmd_list(const struct image_args *args, const struct state *sta
     if (image_list_read(images, &list, &broken, err) < 0)
         return -1;
     if (list.count > 0)
-        printf("%-20s %10s %12s  %-20s  %-14s  %s\n", "NAME", "ENTRIES", "SIZE", "IMPORTED",
-               "BACK ENDS", "DIGEST");
+        printf("%-20s %10s %12s  %-20s  %s\n", "NAME", "ENTRIES", "SIZE", "IMPORTED", "DIGEST");
     for (size_t i = 0; i < list.count; i++) {
         const struct image *image = &list.items[i];
         time_t seconds = (time_t)(image->imported_at / 1000);
@@ -205,8 +204,8 @@ static int image_cmd_list(const struct image_args *args, const struct state *sta
         str_human_bytes(size, sizeof(size), image->bytes);
         if (gmtime_r(&seconds, &tm) != NULL)
             strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm);
-        printf("%-20s %10" PRIu64 " %12s  %-20s  %-14s  sha256:%s\n", image->name, image->files,
-               size, when, "native, docker", image->sha256);
+        printf("%-20s %10" PRIu64 " %12s  %-20s  sha256:%s\n", image->name, image->files, size,
+               when, image->sha256);
     }
     image_list_done(&list);
     if (broken > 0)

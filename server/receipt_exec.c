@@ -112,6 +112,7 @@ static void receipt_exec_copy(struct json_out *j, const struct receipt_exec *x, 
 static void receipt_exec_step(struct json_out *j, const struct exec *x,
                               const struct capture c[SPOOL_STREAMS]) {
     const struct receipt_exec *in = x->receipt;
+    uint8_t hash[32]; /* only runs tell their outputs' digests a second time, to the audit log */
     json_out_open(j, NULL, '{');
     receipt_exec_copy(j, in, in->head, in->env);
     receipt_parts_end(j, &x->end);
@@ -124,11 +125,11 @@ static void receipt_exec_step(struct json_out *j, const struct exec *x,
         json_out_u64(j, "pty", 1);
     receipt_exec_copy(j, in, in->sh, in->input);
     json_out_str(j, "state", "done");
-    receipt_parts_output(j, "stderr", &c[SPOOL_STDERR]);
+    receipt_parts_output(j, "stderr", &c[SPOOL_STDERR], hash);
     receipt_exec_copy(j, in, in->input, in->end);
     if ((x->flags & (EXEC_PTY | EXEC_STDIN_OPEN)) != 0)
         json_out_u64(j, "stdin_open", 1);
-    receipt_parts_output(j, "stdout", &c[SPOOL_STDOUT]);
+    receipt_parts_output(j, "stdout", &c[SPOOL_STDOUT], hash);
     receipt_parts_usage(j, &x->usage);
     json_out_close(j, '}');
 }

@@ -48,12 +48,12 @@ void receipt_parts_usage(struct json_out *j, const struct wire_usage *u) {
     json_out_close(j, '}');
 }
 
-void receipt_parts_output(struct json_out *j, const char *key, const struct capture *c) {
+void receipt_parts_output(struct json_out *j, const char *key, const struct capture *c,
+                          uint8_t hash[32]) {
     struct capture_text text;
     struct iovec parts[2 * CAPTURE_PIECES + 1];
     char line[CAPTURE_LINE_SIZE];
     crypto_hash_sha256_state state;
-    uint8_t hash[32];
     capture_text(c, &text);
     int n = capture_view(c, 0, text.head, parts);
     if (text.omitted > 0) {

@@ -18,5 +18,6 @@ void receipt_parts_limits(struct json_out *j, const struct limits *limits);
 void receipt_parts_end(struct json_out *j, const struct step_end *end);
 /* "usage" */
 void receipt_parts_usage(struct json_out *j, const struct wire_usage *u);
-/* {bytes, omitted, sha256}: the digest is of what the answer shows. */
-void receipt_parts_output(struct json_out *j, const char *key, const struct capture *c);
+/* {bytes, omitted, sha256}: the digest, which `hash` gets too, is of what the answer shows. */
+void receipt_parts_output(struct json_out *j, const char *key, const struct capture *c,
+                          uint8_t hash[32]);

@@ -9,29 +9,10 @@
 #include "bundle.h"
 #include "clock.h"
 #include "json_out.h"
+#include "receipt_parts.h"
 #include "run.h"
 
 #define RECEIPT_RUN_MAX ((size_t)64 * 1024 * 1024)
-
-/* In the order of their names. */
-static const enum limit_id receipt_run_limits[LIMIT_COUNT] = {
-    LIMIT_CPU_MS, LIMIT_CPUS_MILLI,  LIMIT_DISK_BYTES, LIMIT_FILE_BYTES,
-    LIMIT_INODES, LIMIT_MEM_BYTES,   LIMIT_OPEN_FILES, LIMIT_OUTPUT_BYTES,
-    LIMIT_PIDS,   LIMIT_STACK_BYTES, LIMIT_WALL_MS,
-};
-
-/* A number as JSON readers can hold it. */
-static void receipt_run_u64(struct json_out *j, const char *key, uint64_t value) {
-    json_out_u64(j, key, value <= INT64_MAX ? value : INT64_MAX);
-}
-
-static void receipt_run_write_limits(struct json_out *j, const struct limits *limits) {
-    json_out_open(j, "limits", '{');
-    for (size_t i = 0; i < LIMIT_COUNT; i++)
-        receipt_run_u64(j, limit_info(receipt_run_limits[i])->name,
-                        limits->v[receipt_run_limits[i]]);
-    json_out_close(j, '}');
-}
 
 /* Members that were written beforehand. */
 static void receipt_run_copy(struct json_out *j, const struct receipt_inputs *in, size_t from,
@@ -43,60 +24,6 @@ static void receipt_run_copy(struct json_out *j, const struct receipt_inputs *in
         j->failed = true;
 }
 
-/* What the answer shows of an output, as bytes. */
-static uint64_t receipt_run_hash_output(const struct capture *c, uint8_t hash[32]) {
-    struct capture_text text;
-    struct iovec parts[2 * CAPTURE_PIECES + 1];
-    char line[CAPTURE_LINE_SIZE];
-    crypto_hash_sha256_state state;
-    capture_text(c, &text);
-    int n = capture_view(c, 0, text.head, parts);
-    if (text.omitted > 0) {
-        capture_line(text.omitted, line);
-        parts[n++] = (struct iovec){.iov_base = line, .iov_len = strlen(line)};
-    }
-    if (text.tail > 0)
-        n += capture_view(c, c->total - text.tail, text.tail, parts + n);
-    crypto_hash_sha256_init(&state);
-    for (int i = 0; i < n; i++)
-        crypto_hash_sha256_update(&state, parts[i].iov_base, parts[i].iov_len);
-    crypto_hash_sha256_final(&state, hash);
-    return text.omitted;
-}
-
-static void receipt_run_output(struct json_out *j, const char *key, const struct capture *c,
-                               uint8_t hash[32]) {
-    uint64_t omitted = receipt_run_hash_output(c, hash);
-    json_out_open(j, key, '{');
-    receipt_run_u64(j, "bytes", c->total);
-    receipt_run_u64(j, "omitted", omitted);
-    receipt_inputs_hex(j, "sha256", hash);
-    json_out_close(j, '}');
-}
-
-static void receipt_run_end(struct json_out *j, const struct step_end *end) {
-    json_out_open(j, "end", '{');
-    json_out_str(j, "cause", cause_name(end->cause));
-    if (end->exit_code >= 0)
-        json_out_i64(j, "exit_code", end->exit_code);
-    if (end->limit != 0) {
-        receipt_run_u64(j, "limit", end->limit);
-        receipt_run_u64(j, "observed", end->observed);
-    }
-    if (end->signal != 0)
-        json_out_i64(j, "signal", end->signal);
-    json_out_close(j, '}');
-}
-
-static void receipt_run_usage(struct json_out *j, const struct wire_usage *u) {
-    json_out_open(j, "usage", '{');
-    receipt_run_u64(j, "cpu_system_ms", u->cpu_system_ns / CLOCK_NS_PER_MS);
-    receipt_run_u64(j, "cpu_user_ms", u->cpu_user_ns / CLOCK_NS_PER_MS);
-    receipt_run_u64(j, "mem_peak_bytes", u->mem_peak_bytes);
-    receipt_run_u64(j, "wall_ms", u->wall_ns / CLOCK_NS_PER_MS);
-    json_out_close(j, '}');
-}
-
 static void receipt_run_step(struct json_out *j, const struct run *run, size_t index) {
     const struct run_step *step = &run->steps[index];
     struct receipt_inputs *in = run->inputs;
@@ -105,20 +32,20 @@ static void receipt_run_step(struct json_out *j, const struct run *run, size_t i
     json_out_open(j, NULL, '{');
     receipt_run_copy(j, in, at->head, at->env);
     if (done)
-        receipt_run_end(j, &step->end);
+        receipt_parts_end(j, &step->end);
     receipt_run_copy(j, in, at->env, at->sh);
     if (memcmp(&step->limits.values, &run->limits.values, sizeof(run->limits.values)) != 0)
-        receipt_run_write_limits(j, &step->limits.values);
+        receipt_parts_limits(j, &step->limits.values);
     json_out_str(j, "name", step->name);
     json_out_u64(j, "ok", step->ok ? 1 : 0);
     receipt_run_copy(j, in, at->sh, at->input);
     json_out_str(j, "state", done ? "done" : "skipped");
     if (done)
-        receipt_run_output(j, "stderr", &step->err.capture, at->err);
+        receipt_parts_output(j, "stderr", &step->err.capture, at->err);
     receipt_run_copy(j, in, at->input, at->end);
     if (done) {
-        receipt_run_output(j, "stdout", &step->out.capture, at->out);
-        receipt_run_usage(j, &step->usage);
+        receipt_parts_output(j, "stdout", &step->out.capture, at->out);
+        receipt_parts_usage(j, &step->usage);
     }
     json_out_close(j, '}');
 }
@@ -182,7 +109,7 @@ static int receipt_run_body(struct json_out *j, const struct run *run, const cha
     json_out_str(j, "id", run->id);
     receipt_run_image(j, run);
     json_out_str(j, "key", key);
-    receipt_run_write_limits(j, &run->limits.values);
+    receipt_parts_limits(j, &run->limits.values);
     json_out_str(j, "network", "none");
     json_out_u64(j, "ok", run->ok ? 1 : 0);
     json_out_open(j, "policy", '{');

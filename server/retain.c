@@ -23,8 +23,6 @@
 /* How often the age is looked at, and bodies that nobody needs any more. */
 #define RETAIN_LOOK_MS 30000u
 #define RETAIN_SOON_MS 100u
-/* A run with this many bytes may have a body in a file. */
-#define RETAIN_LARGE 65536u
 #define RETAIN_REST_MS 1000u
 /* Who has just written a file again may not have said so yet. */
 #define RETAIN_TOUCHED_S 3
@@ -107,8 +105,8 @@ static int retain_drop(struct retain *r, struct retain_job **job) {
             return gone;
         }
         /* Its body could not go with it, and nothing would lead to it then. */
-        if (!aged && old[i].bytes >= RETAIN_LARGE &&
-            old[i].at_ms + STORE_RUNS_INPUT_REST_MS > now && old[i].at_ms < now) {
+        if (!aged && old[i].filed && old[i].at_ms + STORE_RUNS_INPUT_REST_MS > now &&
+            old[i].at_ms < now) {
             r->resting = true;
             return gone;
         }

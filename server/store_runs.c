@@ -181,8 +181,9 @@ int store_runs_began(struct store *s, uint64_t *at_ms, struct err *err) {
 
 int store_runs_oldest(struct store *s, struct store_run_old *out, size_t max, struct err *err) {
     static const char sql[] =
-        "SELECT x.seq, x.at_ms, r.bytes, x.user, x.id, x.file FROM records x "
-        "JOIN runs r ON r.user = x.user AND r.id = x.id WHERE r.state = 2 ORDER BY x.seq LIMIT ?";
+        "SELECT x.seq, x.at_ms, r.bytes, x.user, x.id, x.file, i.file IS NOT NULL FROM records x "
+        "JOIN runs r ON r.user = x.user AND r.id = x.id "
+        "LEFT JOIN inputs i ON i.hash = x.input WHERE r.state = 2 ORDER BY x.seq LIMIT ?";
     sqlite3_stmt *q = store_sql(s, sql, err);
     if (q == NULL)
         return -1;
@@ -197,6 +198,7 @@ int store_runs_oldest(struct store *s, struct store_run_old *out, size_t max, st
         store_sql_get_text(q, 3, old->user, sizeof(old->user));
         store_sql_get_text(q, 4, old->id, sizeof(old->id));
         store_sql_get_text(q, 5, old->file, sizeof(old->file));
+        old->filed = store_sql_get_u64(q, 6) != 0;
     }
     return rc < 0 ? -1 : n;
 }

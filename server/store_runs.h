@@ -71,6 +71,7 @@ int store_runs_next_open(struct store *s, const char *after, char user[STORE_RUN
 struct store_run_old {
     uint64_t seq, at_ms, bytes;
     char user[STORE_RUNS_NAME_SIZE], id[STORE_RUNS_NAME_SIZE];
+    bool filed; /* the body of its request lies in a file */
     char file[STORE_RUNS_FILE_SIZE];
     char input[STORE_RUNS_FILE_SIZE]; /* set by store_runs_drop() */
 };

@@ -47,24 +47,39 @@ static int undo_blob_stream(int in, uint64_t offset, uint64_t size, int out, str
     return 0;
 }
 
+/* A file with the blocks of `fd`, where the file system can share them. -> descriptor, -1 = none.
+ */
+static int undo_blob_clone(struct undo *u, int fd) {
+    fd_cleanup int temp = -1;
+
+    if (u->no_clones)
+        return -1;
+    temp = openat(u->blobs, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (temp >= 0 && ioctl(temp, FICLONE, fd) == 0)
+        return fd_steal(&temp);
+    u->no_clones = temp >= 0 && (errno == EOPNOTSUPP || errno == EXDEV);
+    return -1;
+}
+
 int undo_blob_put(struct undo *u, int fd, uint64_t size, struct undo_state *s, struct err *err) {
     fd_cleanup int temp = -1;
     char name[UNDO_HEX_SIZE];
     bool cloned;
 
-    if (size <= UNDO_PACK_EACH) {
+    /* The clone is what is hashed, so that it cannot change between the two. */
+    if (size > UNDO_CLONE_LEAST)
+        temp = undo_blob_clone(u, fd);
+    cloned = temp >= 0;
+    if (!cloned && size <= UNDO_PACK_EACH) {
         int rc = undo_pack_put(u, fd, s, err);
 
         if (rc <= 0)
             return rc;
     }
-    temp = openat(u->blobs, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (!cloned)
+        temp = openat(u->blobs, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (temp < 0)
         return err_sys(err, "cannot make a file in the journal");
-    /* Where the file system can share blocks, nothing is copied; the clone is what is hashed, so
-     * that it cannot change between the two. */
-    cloned = !u->no_clones && ioctl(temp, FICLONE, fd) == 0;
-    u->no_clones = u->no_clones || (!cloned && (errno == EOPNOTSUPP || errno == EXDEV));
     if (undo_blob_stream(cloned ? temp : fd, 0, UINT64_MAX, cloned ? -1 : temp, s, err) < 0)
         return -1;
     undo_blob_name(s->sha256, name);

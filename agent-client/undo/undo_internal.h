@@ -13,7 +13,8 @@
 
 #define UNDO_HEX_SIZE 65
 #define UNDO_NAME_SIZE (UNDO_HEX_SIZE + 2)
-#define UNDO_PACK_EACH 131072u /* contents up to this size go into a pack */
+#define UNDO_PACK_EACH 131072u /* contents up to this size go into a pack, … */
+#define UNDO_CLONE_LEAST 4096u /* … unless they are more than a block and can be shared */
 #define UNDO_ENTRY_MAX ((size_t)512 * 1024 * 1024)
 #define UNDO_XATTR_MAX ((size_t)64 * 1024)
 

@@ -20,10 +20,7 @@
 #include "supervise.h"
 
 #define MAIN_LAYER_BYTES ((uint64_t)4 << 30)
-#define MAIN_DISK_DIR "disk.docker"          /* files with the file systems of sandboxes */
-#define MAIN_MOUNT_DIR "run/cgroup2.docker"  /* relative to STATE */
 #define MAIN_ENGINE_NS (15 * CLOCK_NS_PER_S) /* for the engine to answer at start */
-#define MAIN_OWNER_SIZE 48
 
 struct main_options {
     const char *state, *policies, *server_user, *init, *engine, *host_image;
@@ -34,8 +31,7 @@ struct main_options {
 struct main_runner {
     struct main_options opt;
     struct log log;
-    int state_dir, lock, images_dir, disk_dir;
-    char owner[MAIN_OWNER_SIZE]; /* one state directory, one name */
+    struct start_state state;
     struct policy_set policies;
     struct seccomp_program programs[2];
     struct supervise_config supervise;
@@ -43,7 +39,6 @@ struct main_runner {
     struct maker *made; /* of the shard that this process is */
     struct selftest_result *capabilities;
     char cgroup_name[CGROUP_NAME_MAX];
-    char mount_dir[4200];
 };
 
 static const char main_about[] =
@@ -56,45 +51,17 @@ static const char main_about[] =
     "--host-image\n"
     "names.";
 
-static int main_dirs(struct main_runner *r, struct err *err) {
-    if (mkdir(MAIN_MOUNT_DIR, 0700) != 0 && errno != EEXIST) {
-        return err_sys(err, "making %s/%s", r->opt.state, MAIN_MOUNT_DIR);
-    }
-    if (realpath(MAIN_MOUNT_DIR, r->mount_dir) == NULL) {
-        return err_sys(err, "resolving %s/%s", r->opt.state, MAIN_MOUNT_DIR);
-    }
-    if (mkdirat(r->state_dir, MAIN_DISK_DIR, 0700) != 0 && errno != EEXIST) {
-        return err_sys(err, "making %s/%s", r->opt.state, MAIN_DISK_DIR);
-    }
-    r->disk_dir =
-        openat(r->state_dir, MAIN_DISK_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    r->images_dir = openat(r->state_dir, "images", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return 0;
-}
-
 static int main_state(struct main_runner *r, struct err *err) {
-    struct stat st;
-    r->state_dir = open(r->opt.state, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (r->state_dir < 0 || fstat(r->state_dir, &st) != 0) {
-        return err_sys(err, "opening the state directory %s (pinfold-server init makes one)",
-                       r->opt.state);
-    }
-    if (st.st_uid != 0 || (st.st_mode & 022)) {
-        return err_set(err, ERR_INVALID, 0,
-                       "the state directory %s must be owned by root and writable for nobody else",
-                       r->opt.state);
-    }
-    r->lock = start_lock(r->state_dir, "lock.docker", r->opt.state, "pinfold-runner-docker", err);
-    if (r->lock < 0) {
+    const struct start_names names = {.state = r->opt.state,
+                                      .program = "pinfold-runner-docker",
+                                      .lock = "lock.docker",
+                                      .disk = "disk.docker",
+                                      .mounts = "run/cgroup2.docker"};
+    if (start_state(&names, &r->state, err) != 0) {
         return -1;
     }
-    if (fchdir(r->state_dir) != 0) {
-        return err_sys(err, "entering %s", r->opt.state);
-    }
-    (void)snprintf(r->owner, sizeof r->owner, "%lx-%lx", (unsigned long)st.st_dev,
-                   (unsigned long)st.st_ino);
-    (void)snprintf(r->cgroup_name, sizeof r->cgroup_name, "pinfold-docker-%s", r->owner);
-    return main_dirs(r, err);
+    (void)snprintf(r->cgroup_name, sizeof r->cgroup_name, "pinfold-docker-%s", r->state.name);
+    return 0;
 }
 
 /* ---- the maker of this process ---- */
@@ -104,9 +71,9 @@ static struct maker *main_maker(struct main_runner *r, struct loop *loop,
     const struct maker_config cfg = {.loop = loop,
                                      .log = &r->log,
                                      .socket = r->opt.engine,
-                                     .owner = r->owner,
+                                     .owner = r->state.name,
                                      .host_image = r->opt.host_image,
-                                     .images_dirfd = r->images_dir,
+                                     .images_dirfd = r->state.images,
                                      .init_fd = r->supervise.shard.init_fd,
                                      .changed = changed,
                                      .arg = arg};
@@ -189,7 +156,7 @@ static int main_prove(struct main_runner *r, struct err *err) {
     struct cgroup_host cgroups;
     char name[CGROUP_NAME_MAX * 2];
     (void)snprintf(name, sizeof name, "%s/probe", r->cgroup_name);
-    if (cgroup_host_init(&cgroups, name, r->mount_dir, err) != 0) {
+    if (cgroup_host_init(&cgroups, name, r->state.mounts, err) != 0) {
         return -1;
     }
     start_bases(&r->supervise, &cgroups);
@@ -236,9 +203,9 @@ static int main_serve(struct main_runner *r) {
     s->shard.layer_bytes = r->opt.layer_bytes;
     s->shard.keep_ms = r->opt.keep_ms;
     s->shard.warm = (unsigned)r->opt.warm;
-    s->shard.disk_dir = r->disk_dir;
-    s->shard.images_dir = r->images_dir;
-    s->shard.mount_dir = r->mount_dir;
+    s->shard.disk_dir = r->state.disk;
+    s->shard.images_dir = r->state.images;
+    s->shard.mount_dir = r->state.mounts;
     s->shard.policies = &r->policies;
     s->shard.capabilities = r->capabilities;
     s->shard.programs[0] = r->programs[0];

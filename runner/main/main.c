@@ -20,8 +20,6 @@
 #include "supervise.h"
 
 #define MAIN_LAYER_BYTES ((uint64_t)4 << 30)
-#define MAIN_DISK_DIR "disk"         /* files with the file systems of sandboxes */
-#define MAIN_MOUNT_DIR "run/cgroup2" /* relative to STATE */
 
 struct main_options {
     const char *state, *policies, *server_user, *init;
@@ -33,7 +31,7 @@ struct main_options {
 struct runner {
     struct main_options opt;
     struct log log;
-    int state_dir, lock, images_dir, disk_dir;
+    struct start_state state;
     struct policy_set policies;
     struct seccomp_program programs[2];
     struct supervise_config supervise;
@@ -41,7 +39,6 @@ struct runner {
     struct selftest_allowed allowed;
     struct rootless rootless;
     char cgroup_name[CGROUP_NAME_MAX];
-    char mount_dir[4200];
 };
 
 static const char main_about[] =
@@ -84,39 +81,15 @@ static int main_user(struct runner *r, struct err *err) {
 }
 
 static int main_state(struct runner *r, struct err *err) {
-    struct stat st;
-    r->state_dir = open(r->opt.state, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (r->state_dir < 0 || fstat(r->state_dir, &st) != 0) {
-        return err_sys(err, "opening the state directory %s (pinfold-server init makes one)",
-                       r->opt.state);
-    }
-    if (st.st_uid != 0 || (st.st_mode & 022)) {
-        return err_set(err, ERR_INVALID, 0,
-                       "the state directory %s must be owned by root and writable for nobody else",
-                       r->opt.state);
-    }
-    r->lock = start_lock(r->state_dir, "lock.runner", r->opt.state, "pinfold-runner", err);
-    if (r->lock < 0) {
+    const struct start_names names = {.state = r->opt.state,
+                                      .program = "pinfold-runner",
+                                      .lock = "lock.runner",
+                                      .disk = "disk",
+                                      .mounts = "run/cgroup2"};
+    if (start_state(&names, &r->state, err) != 0) {
         return -1;
     }
-    if (fchdir(r->state_dir) != 0) {
-        return err_sys(err, "entering %s", r->opt.state);
-    }
-    if (mkdir(MAIN_MOUNT_DIR, 0700) != 0 && errno != EEXIST) {
-        return err_sys(err, "making %s/%s", r->opt.state, MAIN_MOUNT_DIR);
-    }
-    if (realpath(MAIN_MOUNT_DIR, r->mount_dir) == NULL) {
-        return err_sys(err, "resolving %s/%s", r->opt.state, MAIN_MOUNT_DIR);
-    }
-    if (mkdirat(r->state_dir, MAIN_DISK_DIR, 0700) != 0 && errno != EEXIST) {
-        return err_sys(err, "making %s/%s", r->opt.state, MAIN_DISK_DIR);
-    }
-    r->disk_dir =
-        openat(r->state_dir, MAIN_DISK_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    r->images_dir = openat(r->state_dir, "images", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    /* One state directory, one name: so that a start finds its own leftovers and nobody else's. */
-    (void)snprintf(r->cgroup_name, sizeof r->cgroup_name, "pinfold-%lx-%lx",
-                   (unsigned long)st.st_dev, (unsigned long)st.st_ino);
+    (void)snprintf(r->cgroup_name, sizeof r->cgroup_name, "pinfold-%s", r->state.name);
     return 0;
 }
 
@@ -166,7 +139,7 @@ static int main_prove(struct runner *r, struct err *err) {
     struct cgroup_host cgroups;
     char name[CGROUP_NAME_MAX * 2];
     (void)snprintf(name, sizeof name, "%s/probe", r->cgroup_name);
-    r->supervise.shard.mount_dir = r->mount_dir;
+    r->supervise.shard.mount_dir = r->state.mounts;
     if (shard_cgroups(&r->supervise.shard, name, &cgroups, err) != 0) {
         return -1;
     }
@@ -254,8 +227,8 @@ static int main_serve(struct runner *r) {
     s->shard.layer_bytes = r->opt.layer_bytes;
     s->shard.keep_ms = r->opt.keep_ms;
     s->shard.warm = (unsigned)r->opt.warm;
-    s->shard.disk_dir = r->disk_dir;
-    s->shard.images_dir = r->images_dir;
+    s->shard.disk_dir = r->state.disk;
+    s->shard.images_dir = r->state.images;
     s->shard.policies = &r->policies;
     s->shard.capabilities = r->capabilities;
     s->shard.programs[0] = r->programs[0];

@@ -7,11 +7,13 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -72,29 +74,67 @@ int start_namespace(struct err *err) {
 /* Two locks on one file. The record lock is this process's alone, so it says whether another one
  * lives. The other is inherited by the shards: of a runner that was killed they may hold it for a
  * moment still, and with it jails and cgroups, which nobody may sweep before they are dead. */
-int start_lock(int dirfd, const char *name, const char *state, const char *program,
-               struct err *err) {
+/* For the life of the program and of its shards. */
+static int start_lock(int dirfd, const struct start_names *names, struct err *err) {
     struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     uint64_t deadline = clock_mono_ns() + START_LOCK_NS;
-    fd_cleanup int lock = openat(dirfd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    fd_cleanup int lock =
+        openat(dirfd, names->lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (lock < 0) {
-        return err_sys(err, "opening %s/%s", state, name);
+        return err_sys(err, "opening %s/%s", names->state, names->lock);
     }
     if (fcntl(lock, F_SETLK, &alone) != 0) {
-        return err_set(err, ERR_STATE, errno, "another %s uses %s", program, state);
+        return err_set(err, ERR_STATE, errno, "another %s uses %s", names->program, names->state);
     }
     while (flock(lock, LOCK_EX | LOCK_NB) != 0) {
         const struct timespec pause = {.tv_nsec = 10 * CLOCK_NS_PER_MS};
         if (errno != EWOULDBLOCK && errno != EINTR) {
-            return err_sys(err, "locking %s/%s", state, name);
+            return err_sys(err, "locking %s/%s", names->state, names->lock);
         }
         if (clock_mono_ns() > deadline) {
             return err_set(err, ERR_STATE, EWOULDBLOCK, "what a killed %s left still uses %s",
-                           program, state);
+                           names->program, names->state);
         }
         (void)nanosleep(&pause, NULL);
     }
     return fd_steal(&lock);
+}
+
+static int start_dirs(const struct start_names *names, struct start_state *out, struct err *err) {
+    if (fchdir(out->dir) != 0) {
+        return err_sys(err, "entering %s", names->state);
+    }
+    if (mkdir(names->mounts, 0700) != 0 && errno != EEXIST) {
+        return err_sys(err, "making %s/%s", names->state, names->mounts);
+    }
+    if (realpath(names->mounts, out->mounts) == NULL) {
+        return err_sys(err, "resolving %s/%s", names->state, names->mounts);
+    }
+    if (mkdir(names->disk, 0700) != 0 && errno != EEXIST) {
+        return err_sys(err, "making %s/%s", names->state, names->disk);
+    }
+    out->disk = openat(out->dir, names->disk, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    out->images = openat(out->dir, "images", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return 0;
+}
+
+int start_state(const struct start_names *names, struct start_state *out, struct err *err) {
+    struct stat st;
+    out->lock = out->images = out->disk = -1;
+    out->dir = open(names->state, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (out->dir < 0 || fstat(out->dir, &st) != 0) {
+        return err_sys(err, "opening the state directory %s (pinfold-server init makes one)",
+                       names->state);
+    }
+    if (st.st_uid != 0 || (st.st_mode & 022)) {
+        return err_set(err, ERR_INVALID, 0,
+                       "the state directory %s must be owned by root and writable for nobody else",
+                       names->state);
+    }
+    (void)snprintf(out->name, sizeof out->name, "%lx-%lx", (unsigned long)st.st_dev,
+                   (unsigned long)st.st_ino);
+    out->lock = start_lock(out->dir, names, err);
+    return out->lock < 0 ? -1 : start_dirs(names, out, err);
 }
 
 int start_filters(struct seccomp_program programs[2], struct err *err) {

@@ -23,10 +23,28 @@ int start_init_program(const char *path, struct err *err);
  * namespace only. -> descriptor of the new namespace */
 int start_namespace(struct err *err);
 
-/* Locks the file `name` of the state directory `dirfd` (`state`, for messages) for the life of
- * `program` and its shards. -> descriptor, to be kept */
-int start_lock(int dirfd, const char *name, const char *state, const char *program,
-               struct err *err);
+/* Where a runner lives in the state directory. What it calls its own there has another name than
+ * what other runners have. */
+struct start_names {
+    const char *state;                /* the directory's path */
+    const char *program;              /* for messages */
+    const char *lock, *disk, *mounts; /* names below `state` */
+};
+
+#define START_NAME_SIZE 48
+struct start_state {
+    int dir;           /* STATE, which is the current directory from then on */
+    int lock;          /* held for the life of the program and of its shards */
+    int images;        /* STATE/images; -1 = there are none */
+    int disk;          /* files with the file systems of sandboxes; -1 = there can be none */
+    char mounts[4200]; /* where a cgroup2 may be mounted, resolved */
+    char name[START_NAME_SIZE]; /* one state directory, one name: so that a start finds its own
+                                 * leftovers and nobody else's */
+};
+
+/* Opens the state directory, which must be root's and writable for nobody else, locks it, and makes
+ * what is missing in it. Nothing in it is reached through a link. */
+int start_state(const struct start_names *names, struct start_state *out, struct err *err);
 
 /* The filters of both sets of system calls. */
 int start_filters(struct seccomp_program programs[2], struct err *err);

@@ -52,3 +52,18 @@ setup() {
         [[ $out == "pinfold $command"* && $out == *--workspace* ]]
     done
 }
+
+@test "where the file system shares blocks, what was there is kept as a clone, and all else holds, too" {
+    grep -qw xfs /proc/filesystems || skip "this kernel has no XFS"
+    truncate -s 600M "$BATS_TEST_TMPDIR/xfs"
+    mkfs.xfs -q "$BATS_TEST_TMPDIR/xfs"
+    # In a mount namespace of its own: tests beside this one look at the mounts of the host.
+    run unshare --mount bash -ec '
+        exec 3<"$2" # which may be below /tmp
+        mount -o loop "$1" /tmp
+        chmod 1777 /tmp
+        /proc/self/fd/3' _ "$BATS_TEST_TMPDIR/xfs" "$BUILD/tests/unit-undo_pack"
+    echo "$output"
+    is "$status" 0
+    [[ $output == *contents_above_a_block_are_shared* ]]
+}

@@ -6,11 +6,14 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <linux/fiemap.h>
+#include <linux/fs.h>
 #include <signal.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/ptrace.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -286,6 +289,62 @@ static void test_contents_around_the_size_of_what_is_packed(void **state) {
     undo_close(u);
 }
 
+/* Are all blocks of the file another's, too? */
+static bool is_shared(int fd) {
+    union {
+        struct fiemap map;
+        uint8_t room[sizeof(struct fiemap) + 16 * sizeof(struct fiemap_extent)];
+    } x = {.map = {.fm_length = UINT64_MAX, .fm_flags = FIEMAP_FLAG_SYNC, .fm_extent_count = 16}};
+    bool all = ioctl(fd, FS_IOC_FIEMAP, &x.map) == 0 && x.map.fm_mapped_extents > 0;
+
+    for (uint32_t i = 0; all && i < x.map.fm_mapped_extents; i++)
+        all = (x.map.fm_extents[i].fe_flags & FIEMAP_EXTENT_SHARED) != 0;
+    return all;
+}
+
+/* Does this file system share blocks? It is asked here once more, without the journal. */
+static bool can_share(const struct fixture *f, int fd) {
+    int other = open(f->base, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    bool can = other >= 0 && ioctl(other, FICLONE, fd) == 0;
+
+    close(other);
+    return can;
+}
+
+static void test_contents_above_a_block_are_shared_where_the_file_system_can(void **state) {
+    static const size_t sizes[] = {4096, 4097, 60000, 200000};
+    struct fixture *f = *state;
+    struct err e = {0};
+    struct undo *u = journal(f, false, &e);
+    static char data[200000];
+
+    for (size_t i = 0; i < UNIT_COUNT(sizes); i++) {
+        char hex[2 * 32 + 1], name[300];
+        uint8_t hash[32];
+        size_t files;
+        int old, kept;
+
+        memset(data, 'a' + (int)i, sizes[i]);
+        put(f, "f00", data, sizes[i]);
+        crypto_hash_sha256(hash, (const unsigned char *)data, sizes[i]);
+        sodium_bin2hex(hex, sizeof(hex), hash, sizeof(hash));
+        old = openat(f->root, "f00", O_RDONLY | O_CLOEXEC);
+        assert_int_equal(fsync(old), 0);
+        bool own = sizes[i] > 131072 || (sizes[i] > 4096 && can_share(f, old));
+        unit_works(apply(f, u, "new", &e), e);
+        blobs(f, &files);
+        snprintf(name, sizeof(name), "%s/%s%s", f->blobs, hex, own ? "" : ".p");
+        kept = open(name, O_RDONLY | O_CLOEXEC);
+        assert_true(kept >= 0);
+        assert_int_equal(own && is_shared(kept), own && can_share(f, old));
+        close(kept);
+        close(old);
+        assert_int_equal(bad(u), 0);
+        unit_works(back(u, &e), e);
+    }
+    undo_close(u);
+}
+
 static void test_a_pack_goes_with_the_last_entry_that_needs_it(void **state) {
     struct fixture *f = *state;
     struct err e = {0};
@@ -472,6 +531,7 @@ int main(void) {
         TEST(test_a_journal_with_a_file_for_each_content_is_read),
         TEST(test_a_damaged_pack_is_found_and_changes_nothing),
         TEST(test_contents_around_the_size_of_what_is_packed),
+        TEST(test_contents_above_a_block_are_shared_where_the_file_system_can),
         TEST(test_a_pack_goes_with_the_last_entry_that_needs_it),
         TEST(test_who_only_reads_does_not_wait_and_sees_what_is_committed),
         TEST(test_killed_in_any_thread_of_an_apply),
