@@ -44,6 +44,9 @@ enum seccomp_sets {
     SECCOMP_IN_DEFAULT = 1 << POLICY_SYSCALLS_DEFAULT,
     SECCOMP_IN_STRICT = 1 << POLICY_SYSCALLS_STRICT,
     SECCOMP_IN_BOTH = SECCOMP_IN_DEFAULT | SECCOMP_IN_STRICT,
+    /* One of these, too: is process 1 the command's own user? */
+    SECCOMP_USERS_APART = 1 << 8,
+    SECCOMP_USER_SHARED = 1 << 9,
 };
 
 /* Allowed whatever the arguments, in both sets. Names with a blank between two. */
@@ -70,7 +73,7 @@ static const char *const seccomp_allowed[] = {
     /* processes and threads */
     "fork vfork execve execveat exit exit_group wait4 waitid getpid getppid gettid getpgid "
     "getpgrp setpgid getsid setsid arch_prctl set_tid_address set_robust_list "
-    "get_robust_list rseq futex futex_waitv restart_syscall getrlimit setrlimit prlimit64 "
+    "get_robust_list rseq futex futex_waitv restart_syscall getrlimit setrlimit "
     "getrusage times getpriority setpriority ioprio_get ioprio_set sched_yield sched_getaffinity "
     "sched_setaffinity sched_getparam sched_setparam sched_getscheduler sched_setscheduler "
     "sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min "
@@ -247,6 +250,15 @@ static const struct seccomp_rule seccomp_rules[] = {
     SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_EQ(0, PR_SET_VMA)),
     SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_EQ(0, PR_SET_PTRACER)),
 
+    /* prlimit: where process 1 and the child that waits are the command's own user, their limits
+     * would be lowered for all that comes after. A process may set its own, and look at others'. */
+    SECCOMP_RULE("prlimit64", SECCOMP_USERS_APART, SCMP_ACT_ALLOW),
+    SECCOMP_RULE("prlimit64", SECCOMP_USER_SHARED, SCMP_ACT_ALLOW, SECCOMP_EQ(0, 0)),
+    SECCOMP_RULE("prlimit64", SECCOMP_USER_SHARED, SCMP_ACT_ALLOW, SECCOMP_NE(0, 0),
+                 SECCOMP_EQ(2, 0)),
+    SECCOMP_RULE("prlimit64", SECCOMP_USER_SHARED, SECCOMP_ACT_DENY, SECCOMP_NE(0, 0),
+                 SECCOMP_NE(2, 0)),
+
     /* socket: local ones; TCP, UDP and ping over IP; the kernel's routing answers (getifaddrs).
      * Other protocols load modules that few have read. These compare all 64 bits: what is too large
      * matches no permission. */
@@ -288,7 +300,7 @@ static const uint32_t seccomp_ioctls[] = {TIOCSTI, TIOCLINUX, TIOCSETD};
 
 struct seccomp_builder {
     scmp_filter_ctx ctx;
-    uint32_t set;     /* one bit of enum seccomp_sets */
+    uint32_t set;     /* one bit of each kind in enum seccomp_sets */
     struct buf *json; /* not NULL: a profile is written in place of the filter */
     const char *comma;
     uint32_t sockets; /* which of the calls that make one were written */
@@ -432,7 +444,7 @@ static int seccomp_fill(struct seccomp_builder *b) {
         return -1;
     }
     size_t also = sizeof seccomp_allowed_default / sizeof seccomp_allowed_default[0];
-    uint32_t action = b->set == SECCOMP_IN_STRICT ? SECCOMP_ACT_DENY : SCMP_ACT_ALLOW;
+    uint32_t action = (b->set & SECCOMP_IN_STRICT) != 0 ? SECCOMP_ACT_DENY : SCMP_ACT_ALLOW;
     if (seccomp_add_names(b, SCMP_ACT_ALLOW, seccomp_allowed,
                           sizeof seccomp_allowed / sizeof seccomp_allowed[0]) != 0 ||
         seccomp_add_names(b, action, seccomp_allowed_default, also) != 0 ||
@@ -473,11 +485,17 @@ static int seccomp_export(scmp_filter_ctx ctx, struct seccomp_program *out, stru
     return 0;
 }
 
-int seccomp_build(enum policy_syscalls set, struct seccomp_program *out, struct err *err) {
-    struct seccomp_builder b = {.set = 1u << set, .err = err};
+static uint32_t seccomp_set(enum policy_syscalls set, bool shares_user) {
+    return 1u << set |
+           (shares_user ? (uint32_t)SECCOMP_USER_SHARED : (uint32_t)SECCOMP_USERS_APART);
+}
+
+int seccomp_build(enum policy_syscalls set, bool shares_user, struct seccomp_program *out,
+                  struct err *err) {
     if (set != POLICY_SYSCALLS_DEFAULT && set != POLICY_SYSCALLS_STRICT) {
         return err_set(err, ERR_INVALID, EINVAL, "there is no such set of system calls");
     }
+    struct seccomp_builder b = {.set = seccomp_set(set, shares_user), .err = err};
     b.ctx = seccomp_init(SECCOMP_ACT_ABSENT);
     if (b.ctx == NULL) {
         return err_set(err, ERR_SYSTEM, ENOMEM, "start a system call filter");
@@ -498,7 +516,8 @@ int seccomp_profile(enum policy_syscalls set, struct buf *out, struct err *err) 
 #else
     static const char archs[] = "\"SCMP_ARCH_AARCH64\"";
 #endif
-    struct seccomp_builder b = {.set = 1u << set, .json = out, .comma = "", .err = err};
+    struct seccomp_builder b = {
+        .set = seccomp_set(set, true), .json = out, .comma = "", .err = err};
     if (buf_printf(out, err,
                    "{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"defaultErrnoRet\":%d,"
                    "\"architectures\":[%s],\"syscalls\":[",

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <linux/filter.h>
+#include <stdbool.h>
 
 #include "buf.h"
 #include "err.h"
@@ -25,11 +26,13 @@ struct seccomp_program {
 };
 
 /* Builds the program for a policy's set of system calls, for the architecture this program runs on.
- * On success the caller owns *out (seccomp_done()). */
-int seccomp_build(enum policy_syscalls set, struct seccomp_program *out, struct err *err);
+ * `shares_user`: process 1 will be the command's own user (jail_shares_user()), so the kernel does
+ * not keep a command from setting its limits. On success the caller owns *out (seccomp_done()). */
+int seccomp_build(enum policy_syscalls set, bool shares_user, struct seccomp_program *out,
+                  struct err *err);
 
-/* The same set as a profile that container engines read (JSON), appended to `out`. It is there
- * before process 1 loads the program itself, which it therefore lets it do. */
+/* The same set, with a shared user, as a profile that container engines read (JSON), appended to
+ * `out`. It is there before process 1 loads the program itself, which it therefore lets it do. */
 int seccomp_profile(enum policy_syscalls set, struct buf *out, struct err *err);
 
 /* Releases it. Accepts NULL and a zeroed struct. */

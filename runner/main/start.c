@@ -137,11 +137,14 @@ int start_state(const struct start_names *names, struct start_state *out, struct
     return out->lock < 0 ? -1 : start_dirs(names, out, err);
 }
 
-int start_filters(struct seccomp_program programs[2], struct err *err) {
-    if (seccomp_build(POLICY_SYSCALLS_DEFAULT, &programs[POLICY_SYSCALLS_DEFAULT], err) != 0) {
-        return -1;
+int start_filters(bool shares_user, struct seccomp_program programs[2], struct err *err) {
+    static const enum policy_syscalls sets[] = {POLICY_SYSCALLS_DEFAULT, POLICY_SYSCALLS_STRICT};
+    for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
+        if (seccomp_build(sets[i], shares_user, &programs[sets[i]], err) != 0) {
+            return -1;
+        }
     }
-    return seccomp_build(POLICY_SYSCALLS_STRICT, &programs[POLICY_SYSCALLS_STRICT], err);
+    return 0;
 }
 
 void start_bases(struct supervise_config *cfg, const struct cgroup_host *cgroups) {

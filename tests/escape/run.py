@@ -54,7 +54,6 @@ KNOWN = {
         "process 1: the scheduling class of process 1": SAME_USER,
         "process 1: the processors of process 1": SAME_USER,
         "process 1: the scheduling of process 1": SAME_USER,
-        "process 1: the limits of process 1": SAME_USER,
         "capabilities: the program renice on process 1": SAME_USER,
     },
 }

@@ -288,6 +288,28 @@ static void test_huge_pages(void **state) {
     }
 }
 
+/* Limits of others: where they are other users the kernel decides, else nobody may set them. */
+static void test_limits_of_others(void **state) {
+    (void)state;
+    static const uint64_t pids[] = {0, 1, 2, 4194304, 0xffffffff, HIGH, HIGH | 1};
+    for (int set = 0; set < 2; set++) {
+        struct seccomp_program shared = {NULL, 0};
+        struct seccomp_data d = {.nr = SYS_prlimit64, .arch = ARCH};
+        struct err e = {0};
+        unit_works(seccomp_build((enum policy_syscalls)set, true, &shared, &e), e);
+        for (size_t i = 0; i < UNIT_COUNT(pids); i++) {
+            for (int sets = 0; sets < 2; sets++) {
+                d.args[0] = pids[i];
+                d.args[2] = sets ? HIGH : 0; /* an address whose lower half is 0 */
+                assert_int_equal(interpret(&programs[set], &d), ALLOW);
+                assert_int_equal(interpret(&shared, &d),
+                                 sets && pids[i] != 0 ? FAIL(EPERM) : ALLOW);
+            }
+        }
+        seccomp_done(&shared);
+    }
+}
+
 /* Every request of 16 bits, and a sample of the others, with all kinds of upper halves. */
 static void test_ioctl_requests(void **state) {
     (void)state;
@@ -538,7 +560,7 @@ static void test_bounds(void **state) {
     (void)state;
     struct seccomp_program p = {NULL, 0};
     struct err e;
-    unit_fails(seccomp_build((enum policy_syscalls)7, &p, &e), e, ERR_INVALID);
+    unit_fails(seccomp_build((enum policy_syscalls)7, false, &p, &e), e, ERR_INVALID);
     assert_null(p.insns);
     assert_in_range(programs[0].len, 100, 1000); /* each jail loads it: its length is its cost */
     assert_in_range(programs[1].len, 100, 1000);
@@ -550,7 +572,7 @@ static int set_up(void **state) {
     (void)state;
     for (int set = 0; set < 2; set++) {
         struct err e;
-        if (seccomp_build((enum policy_syscalls)set, &programs[set], &e) != 0) {
+        if (seccomp_build((enum policy_syscalls)set, false, &programs[set], &e) != 0) {
             print_error("%s\n", e.text);
             return -1;
         }
@@ -571,6 +593,7 @@ int main(void) {
         cmocka_unit_test(test_clone_flags),
         cmocka_unit_test(test_ioctl_requests),
         cmocka_unit_test(test_huge_pages),
+        cmocka_unit_test(test_limits_of_others),
         cmocka_unit_test(test_socket_families),
         cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_strict_is_narrower),
