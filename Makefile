@@ -75,7 +75,8 @@ PACKAGES_lint := clang-format-14 python3
 # here, and of nothing else, because the compiler is given no other path.
 
 DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/docker runner/init \
-    server/api server agent-client/verify agent-client/model agent-client/permission \
+    server/api server/output server/files server/image server/store server/audit server \
+    agent-client/verify agent-client/model agent-client/permission \
     agent-client/workspace agent-client/undo agent-client/agent agent-client tests/bench
 
 INC_runner/base :=
@@ -86,7 +87,13 @@ INC_runner/main := runner/jail runner/policy runner/wire runner/base
 INC_runner/docker := runner/main runner/jail runner/policy runner/wire runner/base
 INC_runner/init := runner/wire runner/base
 INC_server/api := runner/wire runner/base
-INC_server := server/api runner/wire runner/base
+INC_server/output := server/api runner/wire runner/base
+INC_server/files := server/api runner/wire runner/base
+INC_server/image := server/api runner/wire runner/base
+INC_server/store := server/api runner/base
+INC_server/audit := server/api runner/base
+INC_server := server/output server/files server/image server/store server/audit server/api \
+    runner/wire runner/base
 INC_agent-client/verify := runner/base
 INC_agent-client/model := runner/base
 INC_agent-client/permission := runner/base
@@ -102,7 +109,11 @@ PKG_runner/policy := jansson libsodium
 PKG_runner/jail := libseccomp libcap libcgroup
 PKG_runner/docker := libcurl jansson libsodium libarchive
 PKG_server/api := jansson libsodium
-PKG_server := libmicrohttpd gnutls libarchive libsodium libcap sqlite3 libcurl
+PKG_server/files := libarchive libsodium
+PKG_server/image := libarchive libsodium jansson libcurl libcap
+PKG_server/store := sqlite3 libsodium
+PKG_server/audit := libsodium jansson
+PKG_server := libmicrohttpd gnutls libsodium libcap
 PKG_agent-client/model := jansson libcurl
 PKG_agent-client/workspace := libsodium
 PKG_agent-client/undo := libsodium
@@ -167,7 +178,8 @@ CFLAGS_tsan := -O1 -fno-omit-frame-pointer -fPIE -fsanitize=thread
 LDFLAGS_tsan := -pie -fsanitize=thread
 UNIT_THREADS := store work
 # They need no more than this, which saves a good part of a build.
-ONLY_tsan_server := store store_checkpoint store_health store_migrate store_sql work
+ONLY_tsan_server := work
+ONLY_tsan_server/store := store store_checkpoint store_health store_migrate store_sql
 ONLY_tsan_server/api := text
 ONLY_tsan_runner/wire := cause
 

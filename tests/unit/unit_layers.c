@@ -357,30 +357,45 @@ static void test_nothing_is_left_over(void **state) {
     assert_null(t->layers->fs);
 }
 
+/* Kills the process that copies. -> false: it was done before, or had found no room. */
+static bool test_dies(struct test_layers *t, struct test_jail *j) {
+    struct err e;
+    t->done = false;
+    layers_snapshot(j->v, "dies", false, test_done, t);
+    while (!t->done && t->layers->jobs->pidfd < 0) {
+        assert_int_equal(loop_once(t->loop, CLOCK_NS_PER_S, &e), 0);
+    }
+    if (!t->done) {
+        (void)syscall(SYS_pidfd_send_signal, t->layers->jobs->pidfd, SIGKILL, NULL, 0);
+        test_wait(t);
+    }
+    return t->result.code == EIO;
+}
+
 static void test_a_worker_that_dies_breaks_the_volume(void **state) {
     struct test_layers *t = *state;
-    struct test_jail a;
-    struct err e;
+    bool died = false;
     if (t == NULL) {
         skip();
     }
-    test_jail_open(t, &a, 64 * JAIL_MIB, 10000);
-    test_in(&a, fill_inodes, "/workspace/5000");
-    t->done = false;
-    layers_snapshot(a.v, "dies", false, test_done, t);
-    while (t->layers->jobs->pidfd < 0 && !t->done) {
-        assert_int_equal(loop_once(t->loop, CLOCK_NS_PER_S, &e), 0);
+    /* A worker that the scheduler favours may be done before it can be killed: then the next. */
+    for (int i = 0; i < 20 && !died; i++) {
+        struct test_jail a;
+        test_jail_open(t, &a, 64 * JAIL_MIB, 20000);
+        test_in(&a, fill_inodes, "/workspace/5000");
+        died = test_dies(t, &a);
+        if (died) {
+            assert_true(layers_broken(a.v));
+            assert_int_equal(test_snapshot(t, &a, "dies", true), EIO);
+            assert_true(layers_broken(a.v));
+        } else if (t->result.code == 0) {
+            layers_drop(t->layers, "dies");
+        }
+        test_jail_close(&a);
+        test_settle(t);
+        assert_null(t->layers->fs);
     }
-    assert_false(t->done);
-    assert_int_equal(syscall(SYS_pidfd_send_signal, t->layers->jobs->pidfd, SIGKILL, NULL, 0), 0);
-    test_wait(t);
-    assert_int_equal(t->result.code, EIO);
-    assert_true(layers_broken(a.v));
-    assert_int_equal(test_snapshot(t, &a, "dies", true), EIO);
-    assert_true(layers_broken(a.v));
-    test_jail_close(&a);
-    test_settle(t);
-    assert_null(t->layers->fs);
+    assert_true(died);
 }
 
 static void test_lost(void *arg) {
@@ -505,6 +520,8 @@ static void test_a_full_socket_is_waited_for(void **state) {
     }
     test_jail_open(t, &j, 4 * JAIL_MIB, 100);
     assert_int_equal(kill(t->layers->zygote.pid, SIGSTOP), 0);
+    siginfo_t stopped;
+    assert_int_equal(waitid(P_PID, (id_t)t->layers->zygote.pid, &stopped, WSTOPPED | WNOWAIT), 0);
     assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     fd_close(&pair[1]); /* a worker for it ends at once */
     int rc = 0;
