@@ -76,8 +76,10 @@ PACKAGES_lint := clang-format-14 python3
 
 DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/docker runner/init \
     server/api server/output server/files server/image server/store server/audit server \
-    agent-client/verify agent-client/model agent-client/permission \
-    agent-client/workspace agent-client/undo agent-client/agent agent-client tests/bench
+    agent-client/verify agent-client/model agent-client/permission agent-client/workspace \
+    agent-client/undo agent-client/term agent-client/local agent-client/receipt agent-client/rest \
+    agent-client/stream agent-client/cp agent-client/project agent-client/agent agent-client \
+    tests/bench
 
 INC_runner/base :=
 INC_runner/wire := runner/base
@@ -99,9 +101,20 @@ INC_agent-client/model := runner/base
 INC_agent-client/permission := runner/base
 INC_agent-client/workspace := runner/base
 INC_agent-client/undo := runner/base
-INC_agent-client/agent := agent-client/model runner/base
-INC_agent-client := agent-client/verify agent-client/model agent-client/permission \
-    agent-client/workspace agent-client/undo agent-client/agent server/api runner/wire runner/base
+INC_agent-client/term := server/api runner/wire runner/base
+INC_agent-client/local := agent-client/term server/api runner/wire runner/base
+INC_agent-client/receipt := agent-client/local agent-client/term server/api runner/wire runner/base
+INC_agent-client/rest := agent-client/term server/api runner/wire runner/base
+INC_agent-client/stream := agent-client/rest agent-client/local agent-client/term \
+    server/api runner/wire runner/base
+INC_agent-client/cp := agent-client/rest agent-client/local agent-client/term \
+    server/api runner/wire runner/base
+INC_agent-client/project := agent-client/permission agent-client/workspace agent-client/undo \
+    agent-client/rest agent-client/local agent-client/term server/api runner/wire runner/base
+INC_agent-client/agent := agent-client/project agent-client/verify agent-client/model \
+    $(INC_agent-client/project)
+INC_agent-client := agent-client/agent agent-client/cp agent-client/stream agent-client/receipt \
+    $(INC_agent-client/agent)
 INC_tests/bench := agent-client/permission agent-client/undo runner/base
 
 # Libraries by pkg-config name, per directory that calls them.
@@ -117,10 +130,16 @@ PKG_server := libmicrohttpd gnutls libsodium libcap
 PKG_agent-client/model := jansson libcurl
 PKG_agent-client/workspace := libsodium
 PKG_agent-client/undo := libsodium
+PKG_agent-client/local := jansson
+PKG_agent-client/receipt := jansson libsodium
+PKG_agent-client/rest := libcurl jansson
+PKG_agent-client/stream := jansson libsodium
+PKG_agent-client/cp := libarchive
+PKG_agent-client/project := jansson libsodium
 PKG_agent-client/agent := jansson libsodium
 PKG_agent-client/verify := jansson expat libpcre2-8 libsodium
 PKG_agent-client/permission := libsodium
-PKG_agent-client := libcurl libsodium libarchive
+PKG_agent-client := jansson libsodium
 PKG_tests/bench := libseccomp jansson libmicrohttpd libsodium
 
 # Programs: the directory that holds main() and the variant that it is built as.

@@ -3,9 +3,7 @@
 
 #include <stddef.h>
 
-#define CLIENT_EXIT_USAGE 2
-/* What is not the program's doing: the server away, a refusal, a lost connection. */
-#define CLIENT_EXIT_TROUBLE 125
+#include "client_exit.h"
 
 struct client_cmd {
     const char *name;

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client_cmd.h"
+#include "client_exit.h"
 #include "str.h"
 
 int run_ends_init(struct run_ends *r, size_t count, struct err *err) {

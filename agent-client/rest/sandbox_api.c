@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "client_cmd.h"
+#include "client_exit.h"
 #include "say.h"
 #include "simple_cmd.h"
 #include "str.h"

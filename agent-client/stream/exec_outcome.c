@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client_cmd.h"
+#include "client_exit.h"
 #include "say.h"
 
 static int exec_outcome_over(struct exec_stream *s) {
