@@ -33,6 +33,7 @@ void arena_reset(struct arena *a) {
     a->now = a->first;
     a->used = 0;
     a->total = 0;
+    a->failed = false;
 }
 
 /* Makes `now` a block with room for `size` bytes: one that is there already, or a new one. */
@@ -59,9 +60,9 @@ void *arena_get(struct arena *a, size_t size) {
     size_t want = (size + ARENA_ALIGN - 1) & ~(size_t)(ARENA_ALIGN - 1);
     void *p;
 
-    if (want < size || want > a->max || a->total > a->max - want)
-        return NULL;
-    if ((a->now == NULL || a->now->size - a->used < want) && arena_advance(a, want) < 0)
+    a->failed = a->failed || want < size || want > a->max || a->total > a->max - want ||
+                ((a->now == NULL || a->now->size - a->used < want) && arena_advance(a, want) < 0);
+    if (a->failed)
         return NULL;
     p = a->now->data + a->used;
     a->used += want;

@@ -62,6 +62,11 @@ struct perm_part *perm_part_new(struct perm_run *run, const char *text) {
         run->count < PERM_PARTS_MAX ? arena_get(&run->perm->arena, sizeof(*link)) : NULL;
 
     if (link == NULL) {
+        if (run->last == NULL) {
+            run->first = run->last = &run->spare;
+            run->spare.part.text = "…";
+            run->count = 1;
+        }
         run->last->part.opaque = true;
         perm_part_note(&run->last->part, RULE_DENY, NULL, "it has too many parts");
         return &run->last->part;
@@ -156,7 +161,8 @@ static const struct perm_verdict *perm_sum(struct perm_run *run) {
     const struct perm_part *worst = NULL;
     size_t n = 0;
 
-    if (v == NULL || parts == NULL)
+    /* A part, or a path in it, may have been left out. */
+    if (v == NULL || parts == NULL || p->arena.failed)
         return perm_refuse(p, "there is no memory to judge it", false);
     for (const struct perm_part_link *link = run->first; link != NULL; link = link->next) {
         struct perm_part *part = &parts[n++];
@@ -253,7 +259,8 @@ const struct perm_verdict *perm_judge(struct perm *p, const char *command, size_
     v = perm_sum(&run);
     if (v->verdict != RULE_DENY)
         ((struct perm_verdict *)(uintptr_t)v)->argv = perm_argv(p, result.tree);
-    return v;
+    /* Without its words it would be run by a shell. */
+    return p->arena.failed ? perm_refuse(p, "there is no memory to judge it", false) : v;
 }
 
 /* "deny read private": what is in that directory is denied with it. */
@@ -346,7 +353,12 @@ int perm_check_examples(struct perm *p, struct err *err) {
     for (size_t i = 0; i < p->rules->example_count; i++) {
         const struct rule_example *e = &p->rules->examples[i];
 
-        if (perm_example_fits(p, e) != e->must)
+        bool fits = perm_example_fits(p, e);
+
+        if (p->arena.failed)
+            return err_set(err, ERR_LIMIT, 0, "%s:%u: no memory to check the example", e->file,
+                           e->line);
+        if (fits != e->must)
             return err_set(err, ERR_INVALID, 0,
                            "%s:%u: the example \"%.120s\" %s the rule \"%.80s\"", e->file, e->line,
                            e->text, e->must ? "does not match" : "matches, and must not,",

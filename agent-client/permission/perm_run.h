@@ -30,6 +30,7 @@ struct perm_part_link {
 struct perm_run {
     struct perm *perm;
     struct perm_part_link *first, *last;
+    struct perm_part_link spare; /* the first part, when there is no memory for it */
     size_t count;
     struct rule_path *cwd[PERM_CWD_MAX];
     size_t cwds;
@@ -39,7 +40,7 @@ struct perm_run {
     bool met, missed;                   /* a part fits its rule; one does not */
 };
 
-/* A new part; when there are too many, the last one again, which then is a deny. */
+/* A new part; when there are too many or no memory, the last one again, which then is a deny. */
 struct perm_part *perm_part_new(struct perm_run *run, const char *text);
 /* The part is at least this strict. */
 void perm_part_note(struct perm_part *part, enum rule_verdict verdict, const struct rule *rule,

@@ -252,10 +252,69 @@ static void test_adversarial_vectors(void **state) {
     fixture_done(&f);
 }
 
+static int rank(const struct perm_verdict *v) {
+    return v->verdict == RULE_ALLOW ? 0 : v->verdict == RULE_ASK ? 1 : 2;
+}
+
+/* With so little memory that the first, the second, … piece of it is missing. -> how often the
+ * verdict was less strict than with enough. */
+static size_t wider(struct perm *p, const char *text, size_t len) {
+    const size_t enough = p->arena.max;
+    const struct perm_verdict *v = perm_judge(p, text, len);
+    const int full = rank(v);
+    const bool argv = v->argv != NULL;
+    const size_t used = p->arena.total;
+    size_t wrong = 0;
+
+    for (p->arena.max = 0; p->arena.max < used; p->arena.max += 16) {
+        v = perm_judge(p, text, len);
+        wrong += rank(v) < full || (rank(v) < 2 && argv != (v->argv != NULL));
+    }
+    p->arena.max = enough;
+    return wrong;
+}
+
+static void test_without_memory_nothing_becomes_wider(void **state) {
+    static const char *const more[] = {"/usr/bin/curl x", "${x:-curl} x", "cat a:b",
+                                       "tar -C .env:x -f y", "docker run -v .env:/x i"};
+    char *text, *line, *at, *command = NULL, *out = malloc(TEXT_MAX);
+    struct fixture f;
+    size_t len, wrong = 0;
+
+    (void)state;
+    fixture_file(&f, "P0.rules", false);
+    text = slurp("vectors.tsv", &len);
+    assert_non_null(out);
+    for (line = strtok_r(text, "\n", &at); line != NULL; line = strtok_r(NULL, "\n", &at)) {
+        char *field = line;
+        if (*line == '#' || strsep(&field, "\t") == NULL ||
+            (command = strsep(&field, "\t")) == NULL)
+            continue;
+        if (strlen(command) > 2000)
+            continue;
+        len = unfold(command, out);
+        size_t found = wider(&f.perm, out, len);
+        if (found > 0)
+            print_message("# %s: wider %zu times\n", command, found);
+        wrong += found;
+    }
+    for (size_t i = 0; i < UNIT_COUNT(more); i++)
+        wrong += wider(&f.perm, more[i], strlen(more[i]));
+    for (f.perm.arena.max = 0; f.perm.arena.max < 4096; f.perm.arena.max += 16) {
+        assert_int_equal(perm_judge_path(&f.perm, RULE_READ, "/work/app/.env")->verdict, RULE_DENY);
+        assert_int_not_equal(perm_judge_subject(&f.perm, RULE_MODEL, "local")->verdict, RULE_ALLOW);
+    }
+    free(text);
+    free(out);
+    assert_int_equal(wrong, 0);
+    fixture_done(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_public_vectors),
         cmocka_unit_test(test_adversarial_vectors),
+        cmocka_unit_test(test_without_memory_nothing_becomes_wider),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
