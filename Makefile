@@ -112,9 +112,8 @@ INC_agent-client/cp := agent-client/rest agent-client/local agent-client/term \
 INC_agent-client/project := agent-client/permission agent-client/workspace agent-client/undo \
     agent-client/rest agent-client/local agent-client/term server/api runner/wire runner/base
 INC_agent-client/agent := agent-client/project agent-client/verify agent-client/model \
-    $(INC_agent-client/project)
-INC_agent-client := agent-client/agent agent-client/cp agent-client/stream agent-client/receipt \
-    $(INC_agent-client/agent)
+    agent-client/receipt $(INC_agent-client/project)
+INC_agent-client := agent-client/agent agent-client/cp agent-client/stream $(INC_agent-client/agent)
 INC_tests/bench := agent-client/permission agent-client/undo runner/base
 
 # Libraries by pkg-config name, per directory that calls them.

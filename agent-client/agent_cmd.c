@@ -28,7 +28,7 @@ static const char agent_cmd_about[] =
     "time),\n"
     "5 model, 6 sandbox unreachable, 7 stuck, 8 context too small, 130 cancelled.\n\n"
     "Environment: PINFOLD_URL, PINFOLD_TOKEN (the server), PINFOLD_MODEL_URL, PINFOLD_MODEL,\n"
-    "PINFOLD_MODEL_KEY (the model; the key comes from nowhere else).\n\n"
+    "PINFOLD_MODEL_KEY (the model; the key comes from nowhere else), PINFOLD_RECEIPT_KEY.\n\n"
     "Example:\n"
     "  pinfold agent 'make the tests pass' --verify 'make test' \\\n"
     "      --model-url http://127.0.0.1:8000/v1 --model qwen3";
@@ -183,7 +183,8 @@ static int agent_cmd_open(struct agent *a, struct err *err) {
     if (intr_begin(&a->intr, err) < 0 || target_from_env(&a->target, err) < 0 ||
         (a->rest = rest_new(&a->target, &a->hooks, err)) == NULL ||
         project_open(&a->project, &options, a->rest, a->target.url, err) < 0 ||
-        agent_session_open(a, err) < 0 || agent_options_settle(a, err) < 0)
+        agent_session_open(a, err) < 0 || agent_options_settle(a, err) < 0 ||
+        agent_receipt_given(a, err) < 0)
         return -1;
     return agent_tool_make(a->tools, &a->tool_count, err);
 }
@@ -253,6 +254,21 @@ static void agent_cmd_denials(const struct agent *a, json_t *list) {
                       "why", agent_say_string(x->denial[i].why), "times", (int)x->denial[i].times));
 }
 
+static void agent_cmd_receipt(struct agent *a) {
+    char id[RECEIPT_KEY_ID_SIZE];
+    if (a->last.receipt[0] == '\0') {
+        if (a->last.ran)
+            agent_say_line(a, "no receipt is bound to it: %s", a->last.receipt_why);
+        return;
+    }
+    receipt_key_id(&a->key, id);
+    agent_say_line(a, "the server's receipt of it, signed with the key %s (%s): %s", id,
+                   strcmp(a->key_from, "given") == 0   ? "which you gave"
+                   : strcmp(a->key_from, "known") == 0 ? "which is known of this server"
+                                                       : "which it showed for the first time",
+                   a->last.receipt);
+}
+
 static void agent_cmd_report(struct agent *a) {
     static const char *const names[] = {"verified", "not_verified", "usage", "denied", "budget",
                                         "model",    "unreachable",  "stuck", "context"};
@@ -260,16 +276,16 @@ static void agent_cmd_report(struct agent *a) {
     json_t *denials = json_array();
     agent_cmd_denials(a, denials);
     if (a->o.json) {
-        agent_say_event(
-            a, "end",
-            json_pack("{s:s, s:i, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:s, s:o}",
-                      "outcome", outcome, "exit_code", (int)a->code, "why",
-                      agent_say_string(a->why), "summary", agent_say_string(a->summary), "session",
-                      a->session, "requests", (json_int_t)a->iterations, "tokens",
-                      (json_int_t)a->tokens, "cost_micro_usd", (json_int_t)a->micro_usd, "denials",
-                      denials, "tree", a->last.tree, "verify",
+        json_t *event =
+            json_pack("{s:s, s:i, s:o, s:o, s:s, s:I, s:I, s:I, s:o, s:s, s:o, s:s}", "outcome",
+                      outcome, "exit_code", (int)a->code, "why", agent_say_string(a->why),
+                      "summary", agent_say_string(a->summary), "session", a->session, "requests",
+                      (json_int_t)a->iterations, "tokens", (json_int_t)a->tokens, "cost_micro_usd",
+                      (json_int_t)a->micro_usd, "denials", denials, "tree", a->last.tree, "verify",
                       agent_say_string(a->o.verify != NULL ? a->o.verify : ""), "output_sha256",
-                      a->last.output, "receipt", agent_verify_receipt(&a->last)));
+                      a->last.output);
+        agent_receipt_tell(a, &a->last, event);
+        agent_say_event(a, "end", event);
         return;
     }
     for (size_t i = 0; i < json_array_size(denials); i++) {
@@ -284,8 +300,7 @@ static void agent_cmd_report(struct agent *a) {
     if (a->last.ran)
         agent_say_line(a, "verifier: %s (%s, exit code %d), tree %.16s, output %.16s", a->o.verify,
                        a->last.cause, a->last.exit_code, a->last.tree, a->last.output);
-    if (a->last.receipt[0] != '\0')
-        agent_say_line(a, "the server's receipt of it: %s", a->last.receipt);
+    agent_cmd_receipt(a);
     agent_say_line(a, "session %s: %" PRIu64 " requests, %" PRIu64 " tokens, %.4f USD%s",
                    a->session, a->iterations, a->tokens, (double)a->micro_usd / 1e6,
                    a->priceless ? " and what has no price" : "");
@@ -320,6 +335,7 @@ static int agent_cmd_check(struct agent_options *o, const char *budget, struct e
     o->model_url = agent_cmd_env(o->model_url, "PINFOLD_MODEL_URL");
     o->model = agent_cmd_env(o->model, "PINFOLD_MODEL");
     o->key = agent_cmd_env(NULL, "PINFOLD_MODEL_KEY");
+    o->receipt_key = agent_cmd_env(o->receipt_key, "PINFOLD_RECEIPT_KEY");
     if (o->resume != NULL && o->verify == NULL)
         ; /* as the session has it */
     else if (o->verify == NULL || o->verify[strspn(o->verify, " ")] == '\0')
@@ -360,6 +376,8 @@ static int agent_cmd_run(int argc, char **argv) {
         {"tests-first", 0, NULL, OPT_FLAG, &o.tests_first, 0, 0, "it must fail before it passes"},
         {"resume", 0, "ID", OPT_STRING, &o.resume, 0, 0,
          "take a session up again, with its task, verifier and options"},
+        {"receipt-key", 0, "HEX|FILE", OPT_STRING, &o.receipt_key, 0, 0,
+         "the key of the server's receipts, from its administrator"},
         {"json", 0, NULL, OPT_FLAG, &o.json, 0, 0, "one JSON object a line; asks nobody"},
         {0},
     };

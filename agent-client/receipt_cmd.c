@@ -11,7 +11,7 @@
 #include "client_cmd.h"
 #include "fd.h"
 #include "local_file.h"
-#include "receipt.h"
+#include "receipt_known.h"
 #include "receipt_match.h"
 #include "receipt_tree.h"
 #include "say.h"
@@ -35,23 +35,12 @@ struct receipt_cmd_verdict {
     struct receipt_match shown, files;
 };
 
-/* 64 digits, or a file with them. */
 static int receipt_cmd_key(const char *text, struct receipt_public *out, struct err *err) {
-    struct buf file;
-    int rc;
-
     if (text == NULL)
         return err_set(err, ERR_INVALID, 0,
                        "which key? --key HEX|FILE (the administrator has it: pinfold-server "
                        "receipt-key; a key from the same place as the receipt proves nothing)");
-    if (receipt_key_parse(text, strlen(text), out, NULL) == 0)
-        return 0;
-    buf_init(&file, 4096);
-    rc = local_file_read(text, &file, NULL, err);
-    if (rc == 0)
-        rc = receipt_key_parse(file.data != NULL ? file.data : "", file.len, out, err);
-    buf_done(&file);
-    return rc < 0 ? err_wrap(err, "--key") : 0;
+    return receipt_known_read(text, out, err) < 0 ? err_wrap(err, "--key") : 0;
 }
 
 static json_t *receipt_cmd_load(const char *path, struct err *err) {

@@ -18,6 +18,7 @@
 #include "model.h"
 #include "opt.h"
 #include "project.h"
+#include "receipt.h"
 
 #define AGENT_SESSION_SIZE 32
 #define AGENT_SESSION_ENV "PINFOLD_SESSION" /* tells an agent in an agent whose it is */
@@ -42,7 +43,7 @@ struct agent_options {
     const char *task, *verify;
     const char *model_url, *model, *protocol, *key, *ca;
     const char *workspace, *rules, *policy, *image;
-    const char *resume, *prices;
+    const char *resume, *prices, *receipt_key;
     uint64_t max_iters, context, answer, wall_ms, step_ms;
     uint64_t budget_micro, budget_tokens; /* UINT64_MAX = none */
     struct opt_list protect;
@@ -66,6 +67,7 @@ struct agent_verdict {
     char tree[2 * WS_TREE_HASH + 1]; /* digest */
     char output[65];                 /* SHA-256 of its output */
     char receipt[PATH_MAX];          /* the file that the server's receipt is in; "" = none */
+    char receipt_why[240];           /* … because: one sentence without a full stop */
     char cause[32];
     int exit_code;
     bool counted; /* the numbers below were found in its output */
@@ -85,7 +87,9 @@ struct agent {
     struct rest *rest;
     struct project project;
     struct model *model;
-    bool local; /* the model runs on this machine */
+    bool local;                /* the model runs on this machine */
+    struct receipt_public key; /* of the server's receipts */
+    const char *key_from;      /* "given", "known" or "first"; NULL = it is not known yet */
     struct intr intr;
     bool cancelled;
     int dir; /* STATE/pinfold/agent; owned */
@@ -184,14 +188,19 @@ bool agent_count_adds(const char *format);
 int agent_verify(struct agent *a, struct agent_verdict *v, struct buf *report, struct err *err);
 /* --tests-first: red before green. May turn a pass into none. */
 void agent_verify_colour(struct agent *a, struct agent_verdict *v);
-/* The path of the server's receipt, or null. */
-json_t *agent_verify_receipt(const struct agent_verdict *v);
 bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out);
 
-/* agent_receipt.c: fetches the server's receipt of the verifier, while its sandbox is there, and
- * keeps it beside the session. -1: also when it says something else than the answer did. */
+/* agent_receipt.c: fetches the server's receipt of the verifier, while its sandbox is there, checks
+ * it, and keeps it beside the session. Without a receipt or a key to check it with, none is bound,
+ * and v->receipt_why says so. -1: also when another key has signed it, or when it says something
+ * else than the answer did. */
 int agent_receipt(struct agent *a, const struct agent_outcome *o, struct agent_verdict *v,
                   struct err *err);
+/* What --receipt-key or PINFOLD_RECEIPT_KEY gives. */
+int agent_receipt_given(struct agent *a, struct err *err);
+/* Adds to an event: the path of the receipt, its key's id and where that is known from, or null and
+ * why there is none. */
+void agent_receipt_tell(const struct agent *a, const struct agent_verdict *v, json_t *event);
 
 /* agent_protect.c: what must not be changed: tests that are there, the verifier, and what steers
  * them (a conftest.py, another Makefile), there or new. Taken from the tree as it was looked

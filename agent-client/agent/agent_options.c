@@ -37,6 +37,7 @@ static const struct agent_options_text {
     {"prices", offsetof(struct agent_options, prices)},
     {"policy", offsetof(struct agent_options, policy)},
     {"image", offsetof(struct agent_options, image)},
+    {"receipt_key", offsetof(struct agent_options, receipt_key)},
 };
 
 static const struct agent_options_text agent_options_flags[] = {

@@ -9,11 +9,13 @@
 
 #include "agent.h"
 #include "fd.h"
-#include "receipt.h"
+#include "receipt_known.h"
 #include "sandbox_api.h"
+#include "state_dir.h"
 #include "str.h"
 
 #define AGENT_RECEIPT_MAX ((size_t)1024 * 1024)
+#define AGENT_RECEIPT_KEY_MAX ((size_t)4096)
 
 /* As the server computes it of the manifest that it was sent. */
 static int agent_receipt_root(const struct ws_tree *t, char hex[65], struct err *err) {
@@ -83,18 +85,15 @@ static const char *agent_receipt_differs(const struct agent *a, const struct age
 
 static int agent_receipt_keep(const struct agent *a, const json_t *receipt, struct agent_verdict *v,
                               struct err *err) {
-    char name[AGENT_SESSION_SIZE + 16], link[40], *text = json_dumps(receipt, JSON_INDENT(1));
-    ssize_t n;
+    char name[AGENT_SESSION_SIZE + 16], *text = json_dumps(receipt, JSON_INDENT(1));
     int rc;
     if (text == NULL)
         return err_set(err, ERR_SYSTEM, 0, "out of memory");
     snprintf(name, sizeof(name), "%s.receipt", a->session);
     rc = fd_write_atomic(a->dir, name, text, strlen(text), 0600, err);
     free(text);
-    snprintf(link, sizeof(link), "/proc/self/fd/%d", a->dir);
-    n = rc == 0 ? readlink(link, v->receipt, sizeof(v->receipt) - sizeof(name) - 1) : 0;
-    if (n > 0)
-        snprintf(v->receipt + n, sizeof(v->receipt) - (size_t)n, "/%s", name);
+    if (rc == 0)
+        state_dir_show(a->dir, name, v->receipt);
     return rc;
 }
 
@@ -124,21 +123,105 @@ static int agent_receipt_get(struct agent *a, const struct agent_outcome *o, jso
     return rc;
 }
 
+/* The key of the server's receipts: one that was given, or that this server is known by, or, the
+ * first time, the one that it shows. 0 with a->key_from NULL: there is none, for *err. */
+static int agent_receipt_key(struct agent *a, struct err *err) {
+    struct receipt_public key;
+    int rc;
+    if (a->key_from != NULL)
+        return 0;
+    rc = receipt_known_find(a->target.url, &key, NULL, err);
+    if (rc > 0) {
+        a->key = key;
+        a->key_from = "known";
+    }
+    if (rc != 0)
+        return rc < 0 ? -1 : 0;
+    json_t *answer = rest_get_json(a->rest, "/v1/receipt-key", AGENT_RECEIPT_KEY_MAX, err);
+    const char *hex = json_string_value(json_object_get(answer, "key"));
+    if (answer == NULL && err->kind == ERR_SYSTEM)
+        return -1;
+    if (answer != NULL && hex == NULL)
+        err_set(err, ERR_PROTOCOL, 0, "its answer has no key");
+    rc = hex != NULL ? receipt_key_parse(hex, strlen(hex), &key, err) : -1;
+    json_decref(answer);
+    if (rc < 0)
+        return 0;
+    if (receipt_known_keep(a->target.url, &key, err) < 0)
+        return -1;
+    a->key = key;
+    a->key_from = "first";
+    return 0;
+}
+
+int agent_receipt_given(struct agent *a, struct err *err) {
+    if (a->o.receipt_key == NULL)
+        return 0;
+    if (receipt_known_read(a->o.receipt_key, &a->key, err) < 0)
+        return err_wrap(err, "--receipt-key");
+    a->key_from = "given";
+    return 0;
+}
+
+void agent_receipt_tell(const struct agent *a, const struct agent_verdict *v, json_t *event) {
+    char id[RECEIPT_KEY_ID_SIZE] = "";
+    bool bound = v->receipt[0] != '\0';
+    if (bound)
+        receipt_key_id(&a->key, id);
+    json_object_set_new(event, "receipt", bound ? agent_say_string(v->receipt) : json_null());
+    json_object_set_new(event, "receipt_key", bound ? json_string(id) : json_null());
+    json_object_set_new(event, "receipt_key_from", bound ? json_string(a->key_from) : json_null());
+    json_object_set_new(event, "receipt_why",
+                        bound ? json_null() : agent_say_string(v->receipt_why));
+}
+
+/* Signed with the key that counts here? */
+static int agent_receipt_signed(const struct agent *a, const json_t *receipt, struct err *err) {
+    char id[RECEIPT_KEY_ID_SIZE], path[PATH_MAX] = "";
+    struct receipt_public known;
+    struct err why = {0};
+    if (receipt_check(receipt, &a->key, &why) == 0)
+        return 0;
+    receipt_key_id(&a->key, id);
+    if (strcmp(a->key_from, "given") != 0)
+        (void)receipt_known_find(a->target.url, &known, path, err);
+    return err_set(err, ERR_PROTOCOL, 0,
+                   "the server's receipt does not hold with the key %s, which %s: %.120s%s%.200s",
+                   id, path[0] == '\0' ? "was given" : "is known of this server", why.text,
+                   path[0] == '\0' ? "" : "; if its administrator has changed the key, remove ",
+                   path);
+}
+
+static int agent_receipt_bind(struct agent *a, const struct agent_outcome *o,
+                              struct agent_verdict *v, const json_t *receipt, struct err *err) {
+    char root[65];
+    const char *differs;
+    if (agent_receipt_key(a, err) < 0)
+        return -1;
+    if (a->key_from != NULL && agent_receipt_signed(a, receipt, err) < 0)
+        return -1;
+    if (a->key_from == NULL)
+        snprintf(v->receipt_why, sizeof(v->receipt_why),
+                 "its signature cannot be checked, because the server does not give its key "
+                 "(%.80s); --receipt-key takes it from elsewhere",
+                 err->text);
+    if (agent_receipt_root(&a->project.tree, root, err) < 0)
+        return -1;
+    differs = agent_receipt_differs(a, o, v, json_object_get(receipt, "body"), root);
+    if (differs != NULL)
+        return err_set(err, ERR_PROTOCOL, 0,
+                       "the server's receipt does not bear out its answer: %s", differs);
+    return a->key_from != NULL ? agent_receipt_keep(a, receipt, v, err) : 0;
+}
+
 int agent_receipt(struct agent *a, const struct agent_outcome *o, struct agent_verdict *v,
                   struct err *err) {
-    char root[65];
     json_t *receipt = NULL;
     int rc = agent_receipt_get(a, o, &receipt, err);
+    if (rc == 0 && receipt == NULL)
+        snprintf(v->receipt_why, sizeof(v->receipt_why), "this server makes no receipts");
     if (rc == 0 && receipt != NULL)
-        rc = agent_receipt_root(&a->project.tree, root, err);
-    if (rc == 0 && receipt != NULL) {
-        const char *differs =
-            agent_receipt_differs(a, o, v, json_object_get(receipt, "body"), root);
-        rc = differs == NULL
-                 ? agent_receipt_keep(a, receipt, v, err)
-                 : err_set(err, ERR_PROTOCOL, 0,
-                           "the server's receipt does not bear out its answer: %s", differs);
-    }
+        rc = agent_receipt_bind(a, o, v, receipt, err);
     json_decref(receipt);
     return rc;
 }

@@ -213,10 +213,6 @@ void agent_verify_colour(struct agent *a, struct agent_verdict *v) {
     }
 }
 
-json_t *agent_verify_receipt(const struct agent_verdict *v) {
-    return v->receipt[0] != '\0' ? agent_say_string(v->receipt) : json_null();
-}
-
 bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out) {
     const char *summary = json_string_value(json_object_get(arguments, "summary"));
     struct err err;
@@ -230,13 +226,13 @@ bool agent_verify_done(struct agent *a, const json_t *arguments, struct buf *out
         return true;
     }
     agent_verify_colour(a, &a->last);
-    agent_say_event(a, "verify",
-                    json_pack("{s:o, s:b, s:s, s:s, s:o, s:i, s:o, s:o}", "command",
-                              agent_say_string(a->o.verify), "pass", (int)a->last.pass, "tree",
-                              a->last.tree, "output_sha256", a->last.output, "cause",
-                              agent_say_string(a->last.cause), "exit_code", a->last.exit_code,
-                              "why", agent_say_string(a->last.why), "receipt",
-                              agent_verify_receipt(&a->last)));
+    json_t *event =
+        json_pack("{s:o, s:b, s:s, s:s, s:o, s:i, s:o}", "command", agent_say_string(a->o.verify),
+                  "pass", (int)a->last.pass, "tree", a->last.tree, "output_sha256", a->last.output,
+                  "cause", agent_say_string(a->last.cause), "exit_code", a->last.exit_code, "why",
+                  agent_say_string(a->last.why));
+    agent_receipt_tell(a, &a->last, event);
+    agent_say_event(a, "verify", event);
     if (!a->last.pass) {
         (void)buf_printf(out, NULL, "\nNot done: %s.", a->last.why);
         return true;

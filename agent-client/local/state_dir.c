@@ -2,11 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int state_dir_path(const char *below, char path[PATH_MAX], struct err *err) {
     const char *base = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
@@ -38,4 +38,13 @@ int state_dir_open(const char *below, bool make, struct err *err) {
         return -1;
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     return fd < 0 ? err_sys(err, "opening %s", path) : fd;
+}
+
+void state_dir_show(int fd, const char *name, char path[PATH_MAX]) {
+    char link[40];
+    snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, path, PATH_MAX - strlen(name) - 2);
+    path[0] = n > 0 ? path[0] : '\0';
+    if (n > 0)
+        snprintf(path + n, PATH_MAX - (size_t)n, "/%s", name);
 }

@@ -10,7 +10,7 @@ import subprocess
 
 import harness
 
-# Ed25519: only checking, and slowly.
+# Ed25519, slowly.
 
 P = 2**255 - 19
 L = 2**252 + 27742317777372353535851937790883648493
@@ -66,6 +66,37 @@ def signed(key, message, signature):
     return (p[0] * q[2] - q[0] * p[2]) % P == 0 and (p[1] * q[2] - q[1] * p[2]) % P == 0
 
 
+class Key:
+    """A key pair to sign with, made of a number."""
+
+    def __init__(self, number):
+        digest = hashlib.sha512(number.to_bytes(32, "little")).digest()
+        self.scalar = int.from_bytes(digest[:32], "little") % 2**254 & ~7 | 2**254
+        self.prefix = digest[32:]
+        self.public = self.encoded(self.scalar)
+
+    @staticmethod
+    def encoded(n):
+        x, y, z, _ = _times(n, _BASE)
+        inverse = pow(z, P - 2, P)
+        x, y = x * inverse % P, y * inverse % P
+        return (y | (x & 1) << 255).to_bytes(32, "little")
+
+    def sign(self, message):
+        r = int.from_bytes(hashlib.sha512(self.prefix + message).digest(), "little") % L
+        point = self.encoded(r)
+        k = int.from_bytes(hashlib.sha512(point + self.public + message).digest(), "little") % L
+        return point + ((r + k * self.scalar) % L).to_bytes(32, "little")
+
+    @property
+    def id(self):
+        return hashlib.sha256(self.public).hexdigest()[:16]
+
+    def receipt(self, body):
+        body = dict(body, receipt=1, key=self.id)
+        return {"body": body, "signature": self.sign(receipt_message(body)).hex()}
+
+
 # Receipts
 
 
@@ -75,9 +106,12 @@ def canonical(value):
     ).encode()
 
 
+def receipt_message(body):
+    return b"pinfold receipt 1\n" + hashlib.sha512(canonical(body)).hexdigest().encode()
+
+
 def receipt_holds(receipt, key):
-    message = b"pinfold receipt 1\n" + hashlib.sha512(canonical(receipt["body"])).hexdigest().encode()
-    return signed(key, message, bytes.fromhex(receipt["signature"]))
+    return signed(key, receipt_message(receipt["body"]), bytes.fromhex(receipt["signature"]))
 
 
 def root(files):

@@ -23,8 +23,9 @@ RUN = {"calls": [("run", {"command": "true"})]}
 class Liar:
     """A server that answers every request well, but for its list of changes, and what it asks for."""
 
-    def __init__(self, lists, missing=(), contents=b"evil", receipt=None):
+    def __init__(self, lists, missing=(), contents=b"evil", receipt=None, key=None):
         self.lists = lists
+        self.key = key  # of its receipts, as it shows it; None: it shows none
         self.receipt = receipt  # of the verifier; None: this server makes none
         self.missing = list(missing)
         self.contents = contents
@@ -57,7 +58,11 @@ class Liar:
                 answer = {"id": "sb_" + "abcdefgh"[outer.made] * 20, "state": "running"}
                 if path.endswith("/receipt") and outer.receipt is None:
                     return self.send(b"{}", 404)
-                if path.endswith("/receipt"):
+                if path == "/v1/receipt-key" and outer.key is None:
+                    return self.send(b"{}", 404)
+                if path == "/v1/receipt-key":
+                    answer = {"algorithm": "ed25519", "key": outer.key.public.hex()}
+                elif path.endswith("/receipt"):
                     answer = outer.receipt
                 elif path.endswith("/sync"):
                     answer = {"applied": not outer.missing, "missing": outer.missing}
@@ -181,38 +186,87 @@ def _(pair):
         check.true(time.monotonic() - begun < 6, "it took %d s" % (time.monotonic() - begun))
 
 
-@test("a receipt that does not bear out the answer is no verdict", deadline=60)
-def _(pair):
-    def receipt():
-        return {"signature": "0" * 128, "body": {
-            "id": EX, "sandbox": "sb_" + "c" * 20,
+KEY = ledger.Key(1)
+DONE = {"calls": [("done", {"summary": "s"})]}
+
+
+def receipt(change=lambda body: None, key=KEY):
+    """Of the verifier in Liar's sandbox: signed, whatever it says."""
+    body = {"id": EX, "sandbox": "sb_" + "c" * 20,
             "files_in": {"sha256": ledger.root([]), "others": 0},
             "steps": [{"sh": "true", "end": {"cause": "exit", "exit_code": 0},
-                       "stdout": {"sha256": sha256(b"")}}]}}
+                       "stdout": {"sha256": sha256(b"")}}]}
+    change(body)
+    return key.receipt(body)
 
-    def body(change):
-        one = receipt()
-        change(one["body"])
-        return one
 
+def verdict(w, one, code, word, key=KEY, **environment):
+    """-> the last event of an agent that calls it done, against a server with this receipt, and
+    what people were told."""
+    with ModelServer([DONE]) as model, Liar([[]], receipt=one, key=key) as liar:
+        environment.setdefault("PINFOLD_URL", liar.url)
+        done, events = w.agent(model, "t", "true", "--max-iters", "1", **environment)
+        last = outcome(done, events, code, word)
+        told = [text for text in map(json.dumps, events) if "receipt does not" in text]
+        check.equal(bool(told), code != 0, "it is said why: %s" % done.stderr)
+        return last, done.stderr
+
+
+@test("a receipt that does not bear out the answer is no verdict", deadline=60)
+def _(pair):
+    altered = receipt()
+    altered["body"]["user"] = "another"
     lies = [
-        {}, [], {"body": []},
-        body(lambda b: b.update(id="ex_" + "b" * 20)),
-        body(lambda b: b.update(sandbox="sb_" + "b" * 20)),
-        body(lambda b: b.update(steps=[])),
-        body(lambda b: b["steps"][0].update(sh="true;true")),
-        body(lambda b: b["steps"][0]["end"].update(exit_code=1)),
-        body(lambda b: b["steps"][0]["end"].update(cause="memory")),
-        body(lambda b: b["steps"][0]["stdout"].update(sha256=sha256(b"x"))),
-        body(lambda b: b["files_in"].update(sha256=sha256(b"x"))),
-        body(lambda b: b["files_in"].update(others=1)),
+        {}, [], {"body": []}, altered,
+        receipt(lambda b: b.update(id="ex_" + "b" * 20)),
+        receipt(lambda b: b.update(sandbox="sb_" + "b" * 20)),
+        receipt(lambda b: b.update(steps=[])),
+        receipt(lambda b: b["steps"][0].update(sh="true;true")),
+        receipt(lambda b: b["steps"][0]["end"].update(exit_code=1)),
+        receipt(lambda b: b["steps"][0]["end"].update(cause="memory")),
+        receipt(lambda b: b["steps"][0]["stdout"].update(sha256=sha256(b"x"))),
+        receipt(lambda b: b["files_in"].update(sha256=sha256(b"x"))),
+        receipt(lambda b: b["files_in"].update(others=1)),
+        receipt(key=ledger.Key(2)),
+        dict(receipt(), signature="0" * 128),
     ]
-    done_call = {"calls": [("done", {"summary": "s"})]}
-    for one, code, word in [(None, 0, "verified"), (receipt(), 0, "verified")] + [
+    for one, code, word in [(receipt(), 0, "verified")] + [
             (lie, 1, "not_verified") for lie in lies]:
-        with Workspace(pair) as w, ModelServer([done_call]) as model, \
-                Liar([[]], receipt=one) as liar:
-            done, events = w.agent(model, "t", "true", "--max-iters", "1", PINFOLD_URL=liar.url)
-            last = outcome(done, events, code, word)
-            check.equal(last["receipt"] is not None, one is not None and code == 0,
-                        "the receipt of %s" % one)
+        with Workspace(pair) as w:
+            last, _ = verdict(w, one, code, word)
+            check.equal(last["receipt"] is not None, code == 0, "the receipt of %s" % one)
+
+
+@test("a server that makes no receipts, or gives no key, binds none, and that is said")
+def _(pair):
+    for one, key, why in (None, KEY, "makes no receipts"), (receipt(), None, "key"):
+        with Workspace(pair) as w:
+            last, _ = verdict(w, one, 0, "verified", key=key)
+            check.equal((last["receipt"], last["receipt_key"]), (None, None), "what is bound")
+            check.true(why in last["receipt_why"], "why: %s" % last["receipt_why"])
+
+
+@test("the key that a server showed first counts from then on; one that was given counts alone")
+def _(pair):
+    other = ledger.Key(2)
+    with Workspace(pair) as w, Liar([[]], receipt=receipt(), key=KEY) as liar:
+        def again(one, key, code, word, **more):
+            # The second sandbox that is made is the verifier's; the first is still there.
+            liar.receipt, liar.key, liar.made = one, key, min(liar.made, 1)
+            return verdict(w, None, code, word, PINFOLD_URL=liar.url, **more)
+
+        last, said = again(receipt(), KEY, 0, "verified")
+        check.equal((last["receipt_key"], last["receipt_key_from"]),
+                    (KEY.id, "first"), "the key")
+        last, _ = again(receipt(), KEY, 0, "verified")
+        check.equal(last["receipt_key_from"], "known", "the second time")
+        # Another key, by a server that signs with it and shows it.
+        last, _ = again(receipt(key=other), other, 1, "not_verified")
+        check.equal(last["receipt"], None, "the receipt with another key")
+        # What a person has from elsewhere needs no word of the server's.
+        last, _ = again(receipt(key=other), None, 0, "verified",
+                        PINFOLD_RECEIPT_KEY=other.public.hex())
+        check.equal(last["receipt_key_from"], "given", "the key that was given")
+        again(receipt(key=other), other, 1, "not_verified", PINFOLD_RECEIPT_KEY=KEY.public.hex())
+        # And changes nothing of what is known.
+        again(receipt(), KEY, 0, "verified")
