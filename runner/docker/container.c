@@ -149,13 +149,15 @@ void container_end(void *arg, struct jail *jail) {
 
 /* ---- placing ---- */
 
-static void container_born(struct container *c, int writable_fd) {
+static void container_born(struct container *c, const struct place_report *r, int writable_fd) {
     struct jail *j = c->jail;
     struct err err;
     const struct jail_birth birth = {.pid = c->pid,
                                      .pidfd = fd_steal(&c->pidfd),
                                      .control = fd_steal(&c->control),
-                                     .writable_fd = writable_fd};
+                                     .writable_fd = writable_fd,
+                                     .one_id = r->one_id != 0,
+                                     .id_base = r->id_base};
     c->phase = CONTAINER_UP;
     if (jail_born(j, &birth, &err) != 0) {
         container_fail(c, "container", &err);
@@ -179,7 +181,7 @@ static void container_report(void *arg, uint32_t events) {
     (void)waitpid(c->placer, NULL, 0); /* it has nothing more to do */
     c->placer = 0;
     if (c->jail->state != JAIL_DYING && n == (ssize_t)sizeof r && r.code == 0 && nfds == 1) {
-        container_born(c, fds[0]);
+        container_born(c, &r, fds[0]);
         return;
     }
     for (size_t i = 0; n > 0 && i < nfds; i++) {
@@ -209,7 +211,7 @@ static void container_place(struct container *c) {
     struct err err;
     struct loop *loop = c->maker->cfg.loop;
     c->phase = CONTAINER_PLACE;
-    if (place_start(c->pidfd, c->writable, &c->report, &c->placer, &err) != 0 ||
+    if (place_start(c->pid, c->pidfd, c->writable, &c->report, &c->placer, &err) != 0 ||
         loop_add(loop, &c->report_src, c->report, EPOLLIN, container_report, c, &err) != 0 ||
         loop_timer_at(loop, &c->timer, clock_mono_ns() + CONTAINER_PLACE_NS, container_place_late,
                       c, &err) != 0) {

@@ -23,6 +23,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include "apart.h"
 #include "buf.h"
 #include "fd.h"
 #include "initmsg.h"
@@ -37,7 +38,9 @@
 #define PLACE_ROUNDS_MAX 256
 
 struct place {
+    pid_t pid; /* process 1, outside */
     int pidfd;
+    struct apart apart;
     uint32_t writable;
     int proc; /* the host's: this process is not in that of the container */
     int root; /* of the container */
@@ -61,11 +64,15 @@ static const struct place_dir place_dirs[] = {
     {WIRE_WRITABLE_WORKSPACE, 0755, INITMSG_UID_USER, "workspace", "workspace"},
 };
 
-static int place_enter(struct place *p, struct err *err) {
+static int place_ids(struct place *p, struct err *err) {
     p->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (p->proc < 0) {
         return err_sys(err, "opening /proc");
     }
+    return apart_ids(p->proc, p->pid, p->pidfd, &p->apart, err);
+}
+
+static int place_enter(struct place *p, struct err *err) {
     if (setns(p->pidfd, CLONE_NEWNS) != 0) {
         return err_sys(err, "entering the mount namespace of a container");
     }
@@ -253,14 +260,17 @@ static int place_dev(struct place *p, struct err *err) {
     return 0;
 }
 
-/* In this order: what the engine put there goes before anything of ours hides it. */
+/* In this order: ids first, which takes the powers outside; what the engine put there goes before
+ * anything of ours hides it. */
 static const struct place_step {
     const char *name;
     int (*run)(struct place *p, struct err *err);
 } place_steps[] = {
-    {"enter", place_enter}, {"root", place_readonly},       {"strangers", place_strangers},
-    {"etc", place_etc},     {"terminals", place_terminals}, {"proc", place_proc},
-    {"base", place_base},   {"writable", place_writable},   {"dev", place_dev},
+    {"ids", place_ids},           {"enter", place_enter},
+    {"root", place_readonly},     {"strangers", place_strangers},
+    {"etc", place_etc},           {"terminals", place_terminals},
+    {"proc", place_proc},         {"base", place_base},
+    {"writable", place_writable}, {"dev", place_dev},
 };
 
 static void __attribute__((noreturn)) place_child(struct place *p, int sock) {
@@ -278,18 +288,21 @@ static void __attribute__((noreturn)) place_child(struct place *p, int sock) {
         (void)fd_send(sock, &report, sizeof report, NULL, 0, NULL);
         _exit(1);
     }
+    report.one_id = p->apart.one_id;
+    report.id_base = p->apart.id_base;
     _exit(fd_send(sock, &report, sizeof report, &p->base, 1, NULL) == 0 ? 0 : 1);
 }
 
 /* The child holds copies of all that the shard has open: for as long as it takes, and no longer. */
-int place_start(int pidfd, uint32_t writable, int *sock, pid_t *child, struct err *err) {
+int place_start(pid_t init, int pidfd, uint32_t writable, int *sock, pid_t *child,
+                struct err *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         return err_sys(err, "making a socket");
     }
     pid_t pid = fork();
     if (pid == 0) {
-        struct place p = {.writable = writable, .proc = -1, .root = -1, .base = -1};
+        struct place p = {.pid = init, .writable = writable, .proc = -1, .root = -1, .base = -1};
         if (dup2(pidfd, 0) < 0 || dup2(pair[1], 1) < 0 ||
             syscall(SYS_close_range, 3, ~0U, 0) != 0) {
             _exit(1);

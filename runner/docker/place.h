@@ -8,12 +8,14 @@
 #include "err.h"
 
 struct place_report {
-    int32_t code;  /* errno, 0 = done */
-    char step[64]; /* that failed */
+    int32_t code;     /* errno, 0 = done */
+    uint32_t one_id;  /* as in struct apart */
+    uint32_t id_base; /* likewise */
+    char step[64];    /* that failed */
     char text[256];
 };
 
-/* Forks a process that enters the mount namespace of `pidfd`, walks the list of steps of place.c
- * and sends one datagram on a socket, of which the caller gets the other end in *sock: struct
- * place_report, with the root of the writable file system when all is well. */
-int place_start(int pidfd, uint32_t writable, int *sock, pid_t *child, struct err *err);
+/* Forks a process that enters the mount namespace of `pidfd`, which is process `init`, walks the
+ * list of steps of place.c and sends one datagram on a socket, of which the caller gets the other
+ * end in *sock: struct place_report, with the root of the writable file system when all is well. */
+int place_start(pid_t init, int pidfd, uint32_t writable, int *sock, pid_t *child, struct err *err);

@@ -29,6 +29,7 @@
 struct init {
     int signals; /* signalfd for SIGCHLD */
     bool contained;
+    bool apart; /* contained: in a user namespace of its own */
     bool ready; /* SETUP is done */
     bool sealed;
     bool one_id; /* see setup.h */
@@ -61,6 +62,9 @@ static void init_setup(struct init *in, size_t size) {
     }
     struct setup s = {.wish = wish, .bpf = in->message + sizeof *wish, .writable_fd = -1};
     if (in->contained) {
+        if (in->apart != (wish->one_id == 0)) {
+            init_fail("user namespace", EPROTO);
+        }
         setup_contained(&s);
     } else {
         setup_run(&s);
@@ -72,7 +76,7 @@ static void init_setup(struct init *in, size_t size) {
         (void)close(s.writable_fd);
     }
     (void)close(s.filter_fd);
-    in->one_id = in->contained || wish->one_id != 0;
+    in->one_id = wish->one_id != 0;
     in->ready = true;
 }
 
@@ -246,8 +250,8 @@ static void init_socket(void) {
 
 /* Of all that was open before, only the control socket stays. The other end of one that is made
  * here is the last to be there: then the runner takes it. */
-static void init_descriptors(bool contained) {
-    if (!contained && syscall(SYS_close_range, INITMSG_FD + 1, ~0U, 0) != 0) {
+static void init_descriptors(struct init *in) {
+    if (!in->contained && syscall(SYS_close_range, INITMSG_FD + 1, ~0U, 0) != 0) {
         init_fail("descriptors", errno);
     }
     int null = open("/dev/null", O_RDWR);
@@ -257,10 +261,11 @@ static void init_descriptors(bool contained) {
     if (null > 2) {
         (void)close(null);
     }
-    if (contained) {
+    if (in->contained) {
         if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
             _exit(1);
         }
+        in->apart = setup_apart();
         init_socket();
     }
     if (fcntl(INITMSG_FD, F_SETFD, FD_CLOEXEC) != 0) {
@@ -271,7 +276,7 @@ static void init_descriptors(bool contained) {
 int init_run(bool contained) {
     struct init *in = scratch_new(sizeof *in);
     in->contained = contained;
-    init_descriptors(contained);
+    init_descriptors(in);
     init_signals(in);
     struct pollfd poll_fds[2] = {{.fd = INITMSG_FD, .events = POLLIN},
                                  {.fd = in->signals, .events = POLLIN}};

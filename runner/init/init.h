@@ -19,8 +19,9 @@
 #include "initmsg.h"
 
 /* Serves the control socket until it ends. Returns the exit code. `contained`: as process 1 of a
- * container, where it has no power from the start, the user of the commands, and makes the control
- * socket itself, whose other end the runner takes from it (INITMSG_FAR_FD). */
+ * container, which was made as the user of the commands and without any power over the host. It
+ * makes a user namespace of its own for what it needs (setup_apart()), and the control socket
+ * itself, whose other end the runner takes from it (INITMSG_FAR_FD). */
 int init_run(bool contained);
 
 /* Sends INITMSG_FAILED {stage, errno} on descriptor INITMSG_FD and exits. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/if.h>
@@ -351,18 +352,23 @@ static int setup_drop_caps(void) {
     return 0;
 }
 
-/* Who made the container dropped every capability and chose the user: nothing here could. */
-static int setup_powerless(struct setup *s) {
+/* Who made the container chose the user: nothing here could. */
+static bool setup_is_user(void) {
     uid_t uid[3];
     gid_t gid[3];
+    bool well = getresuid(&uid[0], &uid[1], &uid[2]) == 0 &&
+                getresgid(&gid[0], &gid[1], &gid[2]) == 0 && getpid() == 1 &&
+                prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
+    for (int i = 0; i < 3 && well; i++) {
+        well = uid[i] == INITMSG_UID_USER && gid[i] == INITMSG_UID_USER;
+    }
+    return well;
+}
+
+/* … and dropped every capability. */
+static int setup_powerless(struct setup *s) {
     (void)s;
-    if (getresuid(&uid[0], &uid[1], &uid[2]) != 0 || getresgid(&gid[0], &gid[1], &gid[2]) != 0) {
-        return -1;
-    }
-    bool well = getpid() == 1 && prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
-    for (int i = 0; i < 3; i++) {
-        well = well && uid[i] == INITMSG_UID_USER && gid[i] == INITMSG_UID_USER;
-    }
+    bool well = setup_is_user();
     for (int cap = 0; cap < 64; cap++) {
         well = well && prctl(PR_CAPBSET_READ, cap, 0, 0, 0) <= 0;
     }
@@ -371,6 +377,24 @@ static int setup_powerless(struct setup *s) {
         return -1;
     }
     return setup_drop_caps();
+}
+
+bool setup_apart(void) {
+    if (setup_powerless(NULL) != 0 || unshare(CLONE_NEWUSER) != 0) {
+        return false;
+    }
+    (void)unshare(CLONE_NEWTIME); /* the kernel may have none */
+    return true;
+}
+
+/* In the user namespace of its own, whose ids are there by now. */
+static int setup_user(struct setup *s) {
+    (void)s;
+    if (!setup_is_user()) {
+        errno = EPERM;
+        return -1;
+    }
+    return setgroups(0, NULL);
 }
 
 struct setup_step {
@@ -401,6 +425,17 @@ static const struct setup_step setup_steps[] = {
 
 /* In a container. The rest was done from outside: by the engine, and in docker/place.c. */
 static const struct setup_step setup_contained_steps[] = {
+    {"undumpable", setup_undumpable},
+    {"session", setup_session},
+    {"user", setup_user},
+    {"rlimits", setup_rlimits},
+    {"bounding", setup_bounding},
+    {"no_new_privs", setup_no_new_privs},
+    {"seccomp", setup_seccomp},
+};
+
+/* … that allows no user namespaces. */
+static const struct setup_step setup_one_id_steps[] = {
     {"undumpable", setup_undumpable},     {"session", setup_session},
     {"powerless", setup_powerless},       {"rlimits", setup_rlimits},
     {"no_new_privs", setup_no_new_privs}, {"seccomp", setup_seccomp},
@@ -420,24 +455,30 @@ void setup_run(struct setup *s) {
 }
 
 void setup_contained(struct setup *s) {
-    setup_walk(s, setup_contained_steps,
-               sizeof setup_contained_steps / sizeof setup_contained_steps[0]);
+    if (s->wish->one_id != 0) {
+        setup_walk(s, setup_one_id_steps, sizeof setup_one_id_steps / sizeof setup_one_id_steps[0]);
+    } else {
+        setup_walk(s, setup_contained_steps,
+                   sizeof setup_contained_steps / sizeof setup_contained_steps[0]);
+    }
 }
 
 void setup_seal(int first, bool one_id) {
     char path[48];
-    if (first == 0) {
+    if (first == 0 && one_id) {
         if (setup_powerless(NULL) != 0) {
             init_fail("seal", errno);
         }
         return;
     }
-    (void)snprintf(path, sizeof path, "/proc/%d/ns/cgroup", first);
-    int ns = open(path, O_RDONLY | O_CLOEXEC);
-    if (ns < 0 || setns(ns, CLONE_NEWCGROUP) != 0) {
-        init_fail("seal cgroup namespace", errno);
+    if (first != 0) {
+        (void)snprintf(path, sizeof path, "/proc/%d/ns/cgroup", first);
+        int ns = open(path, O_RDONLY | O_CLOEXEC);
+        if (ns < 0 || setns(ns, CLONE_NEWCGROUP) != 0) {
+            init_fail("seal cgroup namespace", errno);
+        }
+        (void)close(ns);
     }
-    (void)close(ns);
     if (!one_id && (setresgid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0 ||
                     setresuid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0)) {
         init_fail("seal ids", errno);

@@ -21,10 +21,15 @@ void setup_run(struct setup *s);
 
 /* Gives up the last powers of process 1: joins the cgroup namespace of process `first`, becomes
  * user INITMSG_UID_INIT, empties every capability set. Does not return on failure. `first` 0: in a
- * container there is nothing to give up; that is checked. */
+ * container, whose cgroup namespace is there already; with one id there is nothing to give up, and
+ * that is checked. */
 void setup_seal(int first, bool one_id);
-/* The steps of process 1 of a container, which begins without any power and as the user of the
- * commands, and checks that it is so. Does not return on failure. */
+/* Process 1 of a container, which was made without any power, makes a user namespace of its own, in
+ * which it has the powers that take it another id than the commands', and a clock since boot; the
+ * runner fills in both (docker/apart.h). False: it has power already, or the kernel allows none. */
+bool setup_apart(void);
+/* The steps of process 1 of a container, which begins without any power over the host and as the
+ * user of the commands, and checks that it is so. Does not return on failure. */
 void setup_contained(struct setup *s);
 
 /* Around every fork after SEAL, and every signal to a command. A child is born with the ids that
@@ -32,8 +37,8 @@ void setup_contained(struct setup *s);
  * back to an effective id of 2, so that nobody may change how it is scheduled either. Ids that
  * change make the kernel forget the death signal: it is asked for again.
  *
- * Here and below, `one_id`: there is no other user than that of commands, as in a container, so
- * that ids stay as they are; then a command may signal what waits beside it, and the runner says so
+ * Here and below, `one_id`: there is no other user than that of commands, so that ids stay as they
+ * are; then a command may signal what waits beside it, and the runner says so
  * ("separate_ids", main/selftest.h). */
 void setup_before_fork(bool one_id);
 void setup_after_fork(bool one_id);

@@ -240,7 +240,7 @@ static int jail_send_setup(struct jail *j, struct err *err) {
         .stack_bytes = j->ceiling.v[LIMIT_STACK_BYTES],
         .bpf_bytes = (uint32_t)bpf,
         .core_bytes = j->host->core_bytes,
-        .one_id = j->id_count == SPAWN_IDS_ONE,
+        .one_id = j->one_id,
     };
     memcpy(packet + sizeof *msg, j->bpf->insns, bpf);
     return fd_send(j->control, packet, sizeof *msg + bpf, NULL, 0, err);
@@ -297,6 +297,10 @@ int jail_born(struct jail *j, const struct jail_birth *birth, struct err *err) {
     j->pidfd = birth->pidfd;
     j->control = birth->control;
     j->writable_fd = birth->writable_fd;
+    if (j->host->maker->contained) {
+        j->one_id = birth->one_id;
+        j->id_base = birth->id_base;
+    }
     if (loop_add(loop, &j->pid_src, j->pidfd, EPOLLIN, jail_died, j, err) != 0 ||
         loop_add(loop, &j->control_src, j->control, EPOLLIN, jail_control, j, err) != 0 ||
         jail_send_setup(j, err) != 0) {
@@ -324,6 +328,7 @@ static struct jail *jail_blank(struct jail_host *host, const struct jail_plan *p
     j->slot = plan->slot;
     j->id_base = plan->id_base;
     j->id_count = plan->id_count;
+    j->one_id = plan->id_count == SPAWN_IDS_ONE;
     j->writable = plan->writable;
     j->limits = j->applied = plan->limits;
     j->ceiling = plan->ceiling;

@@ -119,6 +119,7 @@ struct jail {
     enum jail_state state;
     unsigned slot;
     uint32_t id_base, id_count, writable;
+    bool one_id;                       /* process 1 is the user of the commands */
     const struct seccomp_program *bpf; /* until it is born */
     struct limits ceiling;
     void *made; /* the maker's; it has one as long as this is not NULL */
@@ -212,7 +213,9 @@ void jail_free(struct jail *jail);
 struct jail_birth {
     pid_t pid;
     int pidfd, control;
-    int writable_fd; /* contained: O_PATH of the writable file system's root; else -1 */
+    int writable_fd;  /* contained: O_PATH of the writable file system's root; else -1 */
+    bool one_id;      /* contained: process 1 is the user of the commands */
+    uint32_t id_base; /* contained: outside id of user 0 */
 };
 int jail_born(struct jail *jail, const struct jail_birth *birth, struct err *err);
 /* For makers: what end() was to do is done. The jail may be freed within. */

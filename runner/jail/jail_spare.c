@@ -33,7 +33,7 @@ bool jail_is_ready(const struct jail *j) {
 }
 
 bool jail_shares_user(const struct jail *j) {
-    return j->host->maker->contained || j->id_count == SPAWN_IDS_ONE;
+    return j->one_id;
 }
 
 bool jail_is_spent(const struct jail *j) {

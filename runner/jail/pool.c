@@ -202,7 +202,7 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *e
         .limits = k->policy->preset,
         .ceiling = k->policy->ceiling,
         .id_base = contained
-                       ? 0 /* the engine's, for all of its containers */
+                       ? 0 /* known when it is born */
                        : jail_ids_base(&p->cfg.host->ids, p->cfg.shard * POOL_SLOTS_MAX + slot),
         .id_count = contained ? SPAWN_IDS_ALL : p->cfg.host->ids.count,
         .slot = slot,

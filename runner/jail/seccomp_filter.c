@@ -47,6 +47,9 @@ enum seccomp_sets {
     /* One of these, too: is process 1 the command's own user? */
     SECCOMP_USERS_APART = 1 << 8,
     SECCOMP_USER_SHARED = 1 << 9,
+    /* And one of these: is it loaded by process 1, or by an engine before that begins? */
+    SECCOMP_PROGRAM = 1 << 10,
+    SECCOMP_PROFILE = 1 << 11,
 };
 
 /* Allowed whatever the arguments, in both sets. Names with a blank between two. */
@@ -192,10 +195,15 @@ static const struct seccomp_rule seccomp_rules[] = {
     SECCOMP_NO_FLAG("unshare", CLONE_NEWNS),
     SECCOMP_NO_FLAG("unshare", CLONE_NEWUTS),
     SECCOMP_NO_FLAG("unshare", CLONE_NEWIPC),
-    SECCOMP_NO_FLAG("unshare", CLONE_NEWUSER),
     SECCOMP_NO_FLAG("unshare", CLONE_NEWPID),
     SECCOMP_NO_FLAG("unshare", CLONE_NEWNET),
-    SECCOMP_NO_FLAG("unshare", CLONE_NEWTIME),
+    SECCOMP_RULE("unshare", SECCOMP_PROGRAM, SECCOMP_ACT_DENY,
+                 SECCOMP_MASKED(0, CLONE_NEWUSER, CLONE_NEWUSER)),
+    SECCOMP_RULE("unshare", SECCOMP_PROGRAM, SECCOMP_ACT_DENY,
+                 SECCOMP_MASKED(0, CLONE_NEWTIME, CLONE_NEWTIME)),
+    /* setup_apart(), before the program is there */
+    SECCOMP_RULE("unshare", SECCOMP_PROFILE, SCMP_ACT_ALLOW, SECCOMP_INT(0, CLONE_NEWUSER)),
+    SECCOMP_RULE("unshare", SECCOMP_PROFILE, SCMP_ACT_ALLOW, SECCOMP_INT(0, CLONE_NEWTIME)),
     SECCOMP_BOTH("setns", SCMP_ACT_ALLOW, SECCOMP_INT(1, CLONE_NEWCGROUP)),
 
     /* personality: as it is, without address randomisation (gdb, sanitizers), and the question */
@@ -495,7 +503,7 @@ int seccomp_build(enum policy_syscalls set, bool shares_user, struct seccomp_pro
     if (set != POLICY_SYSCALLS_DEFAULT && set != POLICY_SYSCALLS_STRICT) {
         return err_set(err, ERR_INVALID, EINVAL, "there is no such set of system calls");
     }
-    struct seccomp_builder b = {.set = seccomp_set(set, shares_user), .err = err};
+    struct seccomp_builder b = {.set = seccomp_set(set, shares_user) | SECCOMP_PROGRAM, .err = err};
     b.ctx = seccomp_init(SECCOMP_ACT_ABSENT);
     if (b.ctx == NULL) {
         return err_set(err, ERR_SYSTEM, ENOMEM, "start a system call filter");
@@ -517,7 +525,7 @@ int seccomp_profile(enum policy_syscalls set, struct buf *out, struct err *err) 
     static const char archs[] = "\"SCMP_ARCH_AARCH64\"";
 #endif
     struct seccomp_builder b = {
-        .set = seccomp_set(set, true), .json = out, .comma = "", .err = err};
+        .set = seccomp_set(set, true) | SECCOMP_PROFILE, .json = out, .comma = "", .err = err};
     if (buf_printf(out, err,
                    "{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"defaultErrnoRet\":%d,"
                    "\"architectures\":[%s],\"syscalls\":[",

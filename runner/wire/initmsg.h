@@ -21,8 +21,9 @@
  *
  * Process 1 of a container (INITMSG_CONTAINED) says and hears the same, but for SETUP_OK, with
  * which only the listener comes. Who made the container gave it the user of the commands and no
- * capability; what process 1 of a native jail does with its powers, the runner has done from
- * outside before SETUP. */
+ * capability; the ids of its own user namespace are given from outside (docker/apart.h). What
+ * process 1 of a native jail does with its powers, the runner has done from outside before SETUP.
+ */
 #pragma once
 
 #include <stdint.h>
