@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "fd.h"
+#include "image_follow.h"
 #include "image_paths.h"
 #include "image_record.h"
 #include "image_tree.h"
@@ -149,6 +150,8 @@ static int image_extract_hardlink(struct image_extract *x, struct err *err) {
     if (rc <= 0)
         return rc < 0 ? err_wrap(err, "the target of the link")
                       : err_set(err, ERR_INVALID, 0, "the target of the link is a directory");
+    if (x->layer != NULL && image_follow(x->tree.root, x->layer->paths, x->link, err) < 0)
+        return err_wrap(err, "the target of the link");
     /* What it names is not there any more: the link has taken its place. */
     if (x->layer != NULL && strcmp(x->path, x->link) == 0)
         return err_set(err, ERR_INVALID, 0, "it is a link to itself");
@@ -171,14 +174,21 @@ static bool image_extract_has_whiteout(const char *path) {
     return false;
 }
 
-/* An entry of a layer: makes room for it. */
+/* An entry of a layer: finds out where it goes, and makes room for it. */
 static int image_extract_settle(struct image_extract *x, struct err *err) {
     bool dir = x->rec.type == IMAGE_RECORD_DIR;
+    enum image_paths_kind kind = dir ? IMAGE_PATHS_DIR : IMAGE_PATHS_OTHER;
+    char asked[sizeof(x->path)];
 
     if (image_extract_has_whiteout(x->path))
         return err_set(err, ERR_INVALID, 0, "its path has a name that begins with .wh.");
-    if (image_paths_enter(x->layer->paths, x->path, dir ? IMAGE_PATHS_DIR : IMAGE_PATHS_OTHER,
-                          err) < 0)
+    if (image_paths_enter(x->layer->paths, x->path, kind, err) < 0)
+        return -1;
+    memcpy(asked, x->path, sizeof(asked));
+    if (image_follow(x->tree.root, x->layer->paths, x->path, err) < 0)
+        return -1;
+    /* It may be there by its other name. */
+    if (strcmp(asked, x->path) != 0 && image_paths_enter(x->layer->paths, x->path, kind, err) < 0)
         return -1;
     return image_tree_displace(&x->tree, x->path, dir, err);
 }

@@ -3,7 +3,11 @@
  * A layer is a tar of what changed. A file named ".wh.NAME" in it says that NAME of the layers
  * below is gone, ".wh..wh..opq" that everything in its directory is. Both speak of the layers below
  * only, wherever in the tar they stand; so the tar is read twice: for what is taken away, then for
- * what is put there. */
+ * what is put there.
+ *
+ * What is put below a symbolic link of the layers below goes where that leads (image_follow.h). A
+ * whiteout follows none: engines write them by the real path, and where a directory has taken the
+ * place of a link, its whiteouts are about the directory. */
 #pragma once
 
 #include "err.h"

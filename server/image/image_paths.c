@@ -99,3 +99,9 @@ int image_paths_enter(struct image_paths *p, const char *path, enum image_paths_
     }
     return 0;
 }
+
+bool image_paths_is_entry(struct image_paths *p, const char *path) {
+    enum image_paths_kind kind = image_paths_kind_of(p, path, strlen(path));
+
+    return kind == IMAGE_PATHS_DIR || kind == IMAGE_PATHS_OTHER;
+}

@@ -2,6 +2,7 @@
  * memory that a hostile layer can take is bounded, and it cannot make two paths collide. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -32,3 +33,6 @@ void image_paths_done(struct image_paths *p);
  * two is no directory, or something above it is none. */
 int image_paths_enter(struct image_paths *p, const char *path, enum image_paths_kind kind,
                       struct err *err);
+
+/* Was there such an entry? */
+bool image_paths_is_entry(struct image_paths *p, const char *path);

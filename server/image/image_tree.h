@@ -42,8 +42,8 @@ int image_tree_symlink(struct image_tree *t, const char *path, const char *text,
 int image_tree_hardlink(struct image_tree *t, const char *path, const char *target,
                         struct err *err);
 
-/* For layers, where an entry takes the place of what is there. `path` is normalised; on the way to
- * it only real directories are passed. */
+/* For layers, where an entry takes the place of what is there. `path` is normalised, and without
+ * links (image_follow.h): on the way to it only real directories are passed. */
 
 /* Makes room for an entry: removes what is there and everything below it, but for a directory that
  * is to be one (`dir`). */

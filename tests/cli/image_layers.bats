@@ -51,6 +51,19 @@ print(json.load(open(sys.argv[1]))["manifests"][0]["digest"])' "$LAYOUT/index.js
     is "$(stat -c %a "$root/etc/kept")" 600
 }
 
+@test "what a layer puts below a link of the layers below goes where that leads, inside the image" {
+    layouts merged
+    apart import merged
+    is "$status" 0
+    root=$IMAGES/merged/rootfs
+    is "$(cd "$root" && cat usr/bin/{new,old} usr/sbin/tool opt/lib/deep/so opt/conf/conf)" "newnewertoolsoconf"
+    is "$(readlink "$root/bin") $(readlink "$root/sbin") $(readlink "$root/usr/bin/link")" "usr/bin /usr/sbin old"
+    is "$(stat -c '%h' "$root/again")" 2
+    # Not the host's, and a directory takes the place of a link as any other entry does.
+    is "$(cat "$root/tmp/pinfold-evil" "$root/gone/own"; ls "$root/gone")" "insideownown"
+    [[ ! -e /tmp/pinfold-evil ]]
+}
+
 @test "a directory, a tar, plain, gzip, zstd, docker save, stdin: the same files" {
     layouts sound
     import sound >/dev/null
@@ -154,8 +167,13 @@ END
     done <<'END'
 absolute|layer 2: the entry /etc/evil is refused: its path is absolute
 dotdot|its path has a ".."
-through-link-below|out/pinfold-evil is refused: its path leads through a symbolic link
-through-link-up|its path leads through a symbolic link
+through-link-up|its path leads out of the image by a symbolic link
+through-link-far|its path leads out of the image by a symbolic link
+through-loop|its path leads through too many symbolic links
+through-both|via/pinfold-evil is refused: its path leads through a symbolic link of the layer
+through-link-to-file|its path leads through a file
+twice-by-link|the entry merged/a is refused: the layer has this path twice
+dotdot-behind-link|its path has a ".."
 through-own-link|leads through a file of the layer
 through-file|leads through a file
 through-own-file|leads through a file of the layer
@@ -166,7 +184,7 @@ twice-above|this path twice
 twice-spelled|the entry ./a is refused: the layer has this path twice
 hardlink-outside|the target of the link: its path is absolute
 hardlink-up|the target of the link: its path has a ".."
-hardlink-through-link|the target of the link: its path leads through a symbolic link
+hardlink-through-link|the target of the link: cannot open the directory tmp
 hardlink-whiteouted|the target of the link is not in the archive
 hardlink-whiteouted-later|the target of the link is not in the archive
 hardlink-opaque|the target of the link is not in the archive

@@ -227,14 +227,21 @@ def through_link(path):
 
 
 LOW = [directory("etc"), member("etc/low", data=b"low"), symlink("out", "/tmp"),
-       symlink("up", ".."), member("f", data=b"f")]
+       symlink("up", ".."), member("f", data=b"f"), symlink("far", "etc/../../../tmp"),
+       symlink("loop", "pool"), symlink("pool", "loop"), symlink("via", "hop/in"),
+       symlink("merged", "etc"), symlink("to-file", "f")]
 
 # Hostile layers on top of LOW.
 LAYERS = {
     "absolute": [member("/etc/evil", data=b"x")],
     "dotdot": [member("a/../../evil", data=b"x")],
-    "through-link-below": [member("out/pinfold-evil", data=b"x")],
     "through-link-up": [member("up/pinfold-evil", data=b"x")],
+    "through-link-far": [member("far/pinfold-evil", data=b"x")],
+    "through-loop": [member("loop/pinfold-evil", data=b"x")],
+    "through-both": [symlink("hop", "/tmp"), member("via/pinfold-evil", data=b"x")],
+    "through-link-to-file": [member("to-file/pinfold-evil", data=b"x")],
+    "twice-by-link": [member("etc/a", data=b"1"), member("merged/a", data=b"2")],
+    "dotdot-behind-link": [member("merged/../evil", data=b"x")],
     "through-own-link": [symlink("l", "/tmp"), member("l/pinfold-evil", data=b"x")],
     "through-file": [member("f/x", data=b"x")],
     "through-own-file": [member("g", data=b"x"), member("g/x", data=b"x")],
@@ -270,6 +277,17 @@ LAYERS = {
     "deep": [member("/".join(["d"] * 200), data=b"x")],
     "long-name": [member("b" * 256, data=b"x")],
 }
+
+# What is put below links of the layer below: as it is in images whose /bin leads to /usr/bin.
+MERGED = [
+    [directory("usr/bin"), member("usr/bin/old", data=b"old"), symlink("bin", "usr/bin"),
+     symlink("sbin", "/usr/sbin"), symlink("lib", "usr/lib"), symlink("usr/lib", "../opt/lib"),
+     symlink("out", "/tmp"), symlink("conf.d", "usr/../opt/./conf"), symlink("gone", "bin")],
+    [member("bin/new", data=b"new"), member("sbin/tool", data=b"tool"), directory("lib/deep"),
+     member("lib/deep/so", data=b"so"), member("bin/old", data=b"newer"), hardlink("again", "bin/new"),
+     symlink("bin/link", "old"), member("out/pinfold-evil", data=b"inside"),
+     member("conf.d/conf", data=b"conf"), directory("gone"), member("gone/own", data=b"own")],
+]
 
 # Whiteouts that must not reach out of the tree, and must not be refused either.
 HARMLESS = {
@@ -324,6 +342,7 @@ def bomb(path):
 
 
 KINDS = {
+    "merged": lambda p: simple(p, MERGED),
     "sound": sound(), "plain": sound(None), "zstd": sound("zstd"), "mixed": mixed,
     "saved": lambda p: saved(p, Image([BASE, NEXT, LAST], how=None), ["team/py:3", "py:latest"]),
     "saved-links": lambda p: saved(p, Image([BASE, NEXT, LAST, LAST], how=None), ["x:1"], True),
