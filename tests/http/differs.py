@@ -18,18 +18,6 @@ ROWS = [
         None,
     ),
     (
-        "process 1, and the one that waits for the next command",
-        "out of reach of what runs inside",
-        "has the same user: process 1 can be slowed, the other, in a sandbox, ended (another is made)",
-        None,
-    ),
-    (
-        "uptime and boot clock",
-        "begin with the jail",
-        "the host's",
-        None,
-    ),
-    (
         "`/proc/self/mountinfo`",
         "names nothing of the host",
         "names the engine's directories",
