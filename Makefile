@@ -18,8 +18,9 @@
 #   make deb          the Debian package, build/deb/pinfold_VERSION_ARCH.deb
 #   make test-deb     install, use, upgrade and purge it in a Debian root of its own
 #   make test-docker  the suites of jails, limits, reporting, files, sandboxes and escapes on containers
-#   make test-vm      a virtual machine with cgroup v2 alone: package and units, jails, limits and escapes,
-#                     then the same without root; PARTS="deploy native rootless"
+#   make test-vm      virtual machines with cgroup v2 alone: package and units; jails, limits and escapes,
+#                     as root and without; containers; AppArmor. PARTS="deploy native escapes rootless
+#                     rootless-escapes docker apparmor"
 #   make build-deps   install the Debian packages that building needs
 #   make deps         install the Debian packages of all of the above
 #   make clean

@@ -106,11 +106,20 @@ static int rootless_unshare(struct err *err) {
     if (unshare(CLONE_NEWUSER) == 0) {
         return 0;
     }
-    return err_set(err, ERR_SYSTEM, errno,
-                   "making a user namespace: %s; allow them for this user "
-                   "(user.max_user_namespaces, kernel.unprivileged_userns_clone, "
-                   "kernel.apparmor_restrict_unprivileged_userns)",
-                   strerror(errno));
+    return err_set(
+        err, ERR_SYSTEM, errno,
+        "making a user namespace: %s; allow them for this user "
+        "(user.max_user_namespaces, kernel.unprivileged_userns_clone, or, where AppArmor "
+        "restricts them, load the profile in /usr/share/pinfold/apparmor)",
+        strerror(errno));
+}
+
+/* AppArmor does not refuse the namespace everywhere: on Ubuntu it comes without capabilities. */
+static int rootless_powerless(struct err *err) {
+    return err_set(err, ERR_SYSTEM, EPERM,
+                   "the user namespace has no capabilities; where AppArmor restricts them "
+                   "(kernel.apparmor_restrict_unprivileged_userns), load the profile in "
+                   "/usr/share/pinfold/apparmor");
 }
 
 /* 0 when mapped, 1 when the two programs refused, -1 on error. In the namespace either way. */
@@ -152,6 +161,26 @@ static int rootless_map_one(const struct rootless *r, gid_t gid, struct err *err
     }
     n = snprintf(text, sizeof text, "0 %u 1\n", (unsigned)gid);
     return fd_write_kernel(AT_FDCWD, "/proc/self/gid_map", text, (size_t)n, err);
+}
+
+/* A capability that the namespace does not have is told by the first use of one that it cannot do
+ * without. */
+static int rootless_become(const struct rootless *r, gid_t gid, struct err *err) {
+    struct err why = {0};
+    int rc = 0;
+    if (r->sub == 0) {
+        rc = rootless_map_one(r, gid, &why);
+    } else if (setgroups(0, NULL) != 0) {
+        rc = err_sys(&why, "leaving all groups");
+    }
+    if (rc == 0 && (setresgid(0, 0, 0) != 0 || setresuid(0, 0, 0) != 0)) {
+        rc = err_sys(&why, "becoming root of the user namespace");
+    }
+    if (rc == 0) {
+        return 0;
+    }
+    return why.code == EPERM ? rootless_powerless(err)
+                             : err_plain(err, why.kind, why.code, why.text);
 }
 
 /* With one id nobody may leave a group, neither here nor in a jail: what the runner is in, commands
@@ -209,14 +238,8 @@ int rootless_enter(struct rootless *r, uint32_t need, struct err *err) {
                        "newuidmap or newgidmap refused (do they have their set-uid bit, and is "
                        "NoNewPrivileges off?)");
     }
-    if (r->sub == 0 && (rootless_groups(gid, err) != 0 || rootless_map_one(r, gid, err) != 0)) {
+    if ((r->sub == 0 && rootless_groups(gid, err) != 0) || rootless_become(r, gid, err) != 0) {
         return -1;
-    }
-    if (r->sub != 0 && setgroups(0, NULL) != 0) {
-        return err_sys(err, "leaving all groups");
-    }
-    if (setresgid(0, 0, 0) != 0 || setresuid(0, 0, 0) != 0) {
-        return err_sys(err, "becoming root of the user namespace");
     }
     r->ids =
         r->sub != 0 ? (struct jail_ids){1, SPAWN_IDS_FEW} : (struct jail_ids){0, SPAWN_IDS_ONE};
