@@ -16,6 +16,8 @@
 #include <errno.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <seccomp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -90,8 +92,8 @@ static const char *const seccomp_allowed[] = {
     "setitimer nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time "
     "timer_create timer_settime timer_gettime timer_getoverrun timer_delete",
     /* sockets that exist (which can be made: the third table) */
-    "connect bind listen accept accept4 shutdown getsockname getpeername getsockopt setsockopt "
-    "sendto recvfrom sendmsg recvmsg sendmmsg recvmmsg",
+    "connect bind listen accept accept4 shutdown getsockname getpeername getsockopt sendto "
+    "recvfrom sendmsg recvmsg sendmmsg recvmmsg",
     /* the system, and sandboxes of the program's own, which can only narrow this one */
     "uname sysinfo getrandom landlock_create_ruleset landlock_add_rule landlock_restrict_self",
 };
@@ -302,6 +304,24 @@ static const struct seccomp_rule seccomp_rules[] = {
     SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_GT(0, AF_NETLINK)),
 };
 
+/* Options of sockets, by level, that take from what all users of the host share, or reach code that
+ * only a network needs. Programs for packets are compiled into memory of which the whole host has
+ * one bounded share; when it is used up no unprivileged process can load a filter, so that no jail
+ * could be made. Flow labels are a few thousand for all. A protocol on top of TCP is a module. */
+static const struct seccomp_option {
+    uint32_t level, option;
+} seccomp_options[] = {
+    {SOL_SOCKET, SO_ATTACH_FILTER},
+    {SOL_SOCKET, SO_ATTACH_BPF},
+    {SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF},
+    {SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF},
+    {IPPROTO_TCP, TCP_ULP},
+    {IPPROTO_IPV6, 32 /* IPV6_FLOWLABEL_MGR */},
+};
+/* One more than the largest there is, with room; powers of two. */
+#define SECCOMP_LEVELS 512u
+#define SECCOMP_OPTIONS 128u
+
 /* ioctl requests that type into a terminal (TIOCSTI, and TIOCLINUX by pasting) or put a line
  * discipline, which is a kernel module, on one. */
 static const uint32_t seccomp_ioctls[] = {TIOCSTI, TIOCLINUX, TIOCSETD};
@@ -342,9 +362,9 @@ static int seccomp_write(struct seccomp_builder *b, const char *name, uint32_t a
 }
 
 /* Process 1 has yet to load the program, which has the last word. Until then three things are
- * looked at less closely: that call itself; huge pages by shmget; and which sockets are made,
- * because the 32-bit table has one call for all of theirs, whose arguments no filter sees, and
- * libseccomp does not take a rule that would look at them. */
+ * looked at less closely: that call itself; huge pages by shmget; which sockets are made, and which
+ * options they get, because the 32-bit table has one call for all of theirs, whose arguments no
+ * filter sees, and libseccomp does not take a rule that would look at them. */
 static int seccomp_write_rule(struct seccomp_builder *b, const char *name, uint32_t action,
                               unsigned count, const struct scmp_arg_cmp *cmp) {
     if (strcmp(name, "seccomp") == 0) {
@@ -353,10 +373,11 @@ static int seccomp_write_rule(struct seccomp_builder *b, const char *name, uint3
     if (strcmp(name, "shmget") == 0 && count > 0) { /* one call for all of theirs, too */
         return action == SCMP_ACT_ALLOW ? seccomp_write(b, name, action, 0, NULL) : 0;
     }
-    if (strcmp(name, "socket") != 0 && strcmp(name, "socketpair") != 0) {
+    bool option = strcmp(name, "setsockopt") == 0;
+    if (strcmp(name, "socket") != 0 && strcmp(name, "socketpair") != 0 && !option) {
         return seccomp_write(b, name, action, count, cmp);
     }
-    uint32_t bit = strcmp(name, "socket") == 0 ? 1 : 2;
+    uint32_t bit = option ? 4 : strcmp(name, "socket") == 0 ? 1 : 2;
     if (b->sockets & bit) {
         return 0;
     }
@@ -432,6 +453,42 @@ static int seccomp_add_ioctls(struct seccomp_builder *b, uint32_t prefix, unsign
     return seccomp_add_ioctls(b, prefix | (uint32_t)1 << (bits - 1), bits - 1);
 }
 
+/* Is a refused option among `size` levels (arg 1) or options of a level (arg 2) from `first` on? */
+static bool seccomp_has_option(unsigned arg, uint32_t level, uint32_t first, uint32_t size) {
+    bool has = false;
+    for (size_t i = 0; i < sizeof seccomp_options / sizeof seccomp_options[0]; i++) {
+        const struct seccomp_option *o = &seccomp_options[i];
+        has = has ||
+              (arg == 1 ? o->level - first < size : o->level == level && o->option - first < size);
+    }
+    return has;
+}
+
+/* setsockopt without the refused options: blocks of numbers, each as large as its place allows and
+ * free of them. All 64 bits are compared: what is too large matches no permission. */
+static int seccomp_add_options(struct seccomp_builder *b, unsigned arg, uint32_t level,
+                               uint32_t top) {
+    int rc = 0;
+    for (uint32_t first = 0, size = top; first < top && rc == 0; first += size) {
+        size = first == 0 ? top : first & (~first + 1);
+        while (size > 1 && seccomp_has_option(arg, level, first, size)) {
+            size /= 2;
+        }
+        const struct scmp_arg_cmp cmp[2] = {
+            SECCOMP_MASKED(arg, ~(uint64_t)(size - 1), first),
+            SECCOMP_EQ(1, level),
+        };
+        bool has = seccomp_has_option(arg, level, first, size);
+        if (arg == 1 && has) {
+            rc = seccomp_add_options(b, 2, first, SECCOMP_OPTIONS);
+        } else {
+            rc = seccomp_add(b, "setsockopt", has ? SCMP_ACT_ERRNO(ENOPROTOOPT) : SCMP_ACT_ALLOW,
+                             arg, cmp);
+        }
+    }
+    return rc;
+}
+
 static int seccomp_attr(struct seccomp_builder *b, enum scmp_filter_attr attr, uint32_t value,
                         const char *what) {
     int rc = seccomp_attr_set(b->ctx, attr, value);
@@ -460,7 +517,9 @@ static int seccomp_fill(struct seccomp_builder *b) {
                           sizeof seccomp_denied / sizeof seccomp_denied[0]) != 0) {
         return -1;
     }
-    return seccomp_add_rules(b) != 0 ? -1 : seccomp_add_ioctls(b, 0, 32);
+    return seccomp_add_rules(b) != 0 || seccomp_add_options(b, 1, 0, SECCOMP_LEVELS) != 0
+               ? -1
+               : seccomp_add_ioctls(b, 0, 32);
 }
 
 /* libseccomp writes programs to descriptors only. */

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/futex.h>
+#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -138,20 +139,62 @@ static int spawn_map(pid_t pid, const char *file, const struct spawn_config *cfg
     return -1;
 }
 
+/* What the kernel counts for a user (inotify instances and watches, queued signals, locked memory)
+ * it counts in every user namespace up to the first: there for the user who made the namespace. If
+ * that were root for all jails, one that takes all there is would leave nothing to the others and
+ * to the host's root. So each jail's is made by the jail's own first id. The capabilities stay, or
+ * hosts that keep namespaces from the unprivileged would refuse. A change of user turns off the
+ * signal at the parent's death, which is therefore asked for again. Where ids are few the runner is
+ * one user with all of its jails. */
+static int spawn_owner(uint32_t uid, struct err *err) {
+    int signal = 0;
+    pid_t parent = getppid();
+    if (prctl(PR_GET_PDEATHSIG, &signal, 0, 0, 0) != 0 ||
+        setresuid((uid_t)-1, uid, (uid_t)-1) != 0) {
+        return err_sys(err, "becoming the user who owns the jail's namespaces");
+    }
+    if (signal != 0 && (prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) != 0 || getppid() != parent)) {
+        abort(); /* nobody is left to end this process */
+    }
+    return 0;
+}
+
+static pid_t spawn_clone_as(struct spawn *s, const struct spawn_config *cfg, int *pidfd,
+                            struct err *err) {
+    const int flags = CLONE_VM | CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
+                      CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD;
+    bool own = cfg->id_count == SPAWN_IDS_ALL;
+    int bits = own ? prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) : 0;
+    if (own &&
+        (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) != 0)) {
+        return err_sys(err, "keeping the capabilities of another user");
+    }
+    pid_t pid = -1;
+    if (!own || spawn_owner(cfg->id_base, err) == 0) {
+        pid = clone(spawn_child, s->stack + sizeof s->stack, flags, s, pidfd);
+        if (pid < 0) {
+            (void)err_sys(err, "making the jail's namespaces (clone)");
+        }
+        if (own && spawn_owner(0, NULL) != 0) {
+            abort(); /* as another user nothing here may go on */
+        }
+    }
+    if (own && prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) != 0) {
+        abort();
+    }
+    return pid;
+}
+
 static pid_t spawn_clone(struct spawn *s, const struct spawn_config *cfg, int *pidfd,
                          struct err *err) {
     if (setns(cfg->template_ns, CLONE_NEWNS) != 0) {
         return err_sys(err, "entering the image's mount namespace");
     }
-    const int flags = CLONE_VM | CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
-                      CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD;
-    pid_t pid = clone(spawn_child, s->stack + sizeof s->stack, flags, s, pidfd);
-    int code = errno;
+    pid_t pid = spawn_clone_as(s, cfg, pidfd, err);
     if (setns(cfg->home_ns, CLONE_NEWNS) != 0) {
         abort(); /* in a mount namespace that isn't ours nothing here may go on */
     }
-    errno = code;
-    return pid < 0 ? err_sys(err, "making the jail's namespaces (clone)") : pid;
+    return pid;
 }
 
 int spawn_init(struct spawn *s, const struct spawn_config *cfg, pid_t *pid, int *pidfd,

@@ -28,6 +28,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "bpf.h"
 #include "unit.h"
 
 #if defined(__x86_64__)
@@ -42,40 +43,6 @@
 #define HIGH (1ULL << 32) /* what a 32-bit argument does not have */
 
 static struct seccomp_program programs[2]; /* by enum policy_syscalls */
-
-static uint32_t interpret(const struct seccomp_program *p, const struct seccomp_data *d) {
-    uint32_t a = 0;
-    for (unsigned pc = 0; pc < p->len; pc++) {
-        const struct sock_filter *f = &p->insns[pc];
-        switch (f->code) {
-        case BPF_LD | BPF_W | BPF_ABS:
-            assert_true(f->k + sizeof a <= sizeof *d);
-            memcpy(&a, (const char *)d + f->k, sizeof a);
-            break;
-        case BPF_ALU | BPF_AND | BPF_K:
-            a &= f->k;
-            break;
-        case BPF_JMP | BPF_JA:
-            pc += f->k;
-            break;
-        case BPF_JMP | BPF_JEQ | BPF_K:
-            pc += a == f->k ? f->jt : f->jf;
-            break;
-        case BPF_JMP | BPF_JGT | BPF_K:
-            pc += a > f->k ? f->jt : f->jf;
-            break;
-        case BPF_JMP | BPF_JGE | BPF_K:
-            pc += a >= f->k ? f->jt : f->jf;
-            break;
-        case BPF_RET | BPF_K:
-            return f->k;
-        default:
-            fail_msg("instruction %u has the code 0x%x", pc, f->code);
-        }
-    }
-    fail_msg("the program has no end");
-    return 0;
-}
 
 static uint32_t ask(enum policy_syscalls set, long nr, uint64_t a0, uint64_t a1, uint64_t a2) {
     struct seccomp_data d = {.nr = (int)nr, .arch = ARCH, .args = {a0, a1, a2, 0, 0, 0}};
@@ -317,6 +284,25 @@ static void test_ioctl_requests(void **state) {
     }
     for (uint64_t high = 0x10000; high <= 0xffff0000; high += 0x10000) {
         assert_int_equal(ask(POLICY_SYSCALLS_STRICT, SYS_ioctl, 0, high | TIOCSTI, 0), ALLOW);
+    }
+}
+
+/* Every option of every level: what the host has one share of for all is out of reach. */
+static void test_socket_options(void **state) {
+    (void)state;
+    static const uint32_t no[][2] = {{1, 26}, {1, 50}, {1, 51}, {1, 52}, {6, 31}, {41, 32}};
+    for (uint64_t i = 0; i < 512u * 128; i++) {
+        uint64_t level = i / 128, option = i % 128;
+        uint32_t want = ALLOW;
+        for (size_t k = 0; k < UNIT_COUNT(no); k++) {
+            want = level == no[k][0] && option == no[k][1] ? FAIL(ENOPROTOOPT) : want;
+        }
+        assert_int_equal(ask(POLICY_SYSCALLS_DEFAULT, SYS_setsockopt, 3, level, option), want);
+        assert_int_equal(ask(POLICY_SYSCALLS_STRICT, SYS_setsockopt, 3, level, option), want);
+        uint32_t high = ask(POLICY_SYSCALLS_DEFAULT, SYS_setsockopt, 3, level | HIGH, option);
+        assert_true(want == ALLOW || high != ALLOW);
+        high = ask(POLICY_SYSCALLS_DEFAULT, SYS_setsockopt, 3, level, option | HIGH);
+        assert_true(want == ALLOW || high != ALLOW);
     }
 }
 
@@ -586,6 +572,7 @@ int main(void) {
         cmocka_unit_test(test_huge_pages),
         cmocka_unit_test(test_limits_of_others),
         cmocka_unit_test(test_socket_families),
+        cmocka_unit_test(test_socket_options),
         cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_strict_is_narrower),
         cmocka_unit_test(test_real),
