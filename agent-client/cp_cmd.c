@@ -127,11 +127,13 @@ static int cp_run(int argc, char **argv) {
 
     if (rc <= 0)
         return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    if (cp_path_parse(argv[first], &from, &err) == 0 &&
-        cp_path_parse(argv[first + 1], &to, &err) == 0 && from.remote == to.remote)
-        err_set(&err, ERR_INVALID, 0,
-                "one of both must be in a sandbox, as ID:/path, and one here");
-    if (err.kind != ERR_NONE) {
+    rc = cp_path_parse(argv[first], &from, &err);
+    if (rc == 0)
+        rc = cp_path_parse(argv[first + 1], &to, &err);
+    if (rc == 0 && from.remote == to.remote)
+        rc = err_set(&err, ERR_INVALID, 0,
+                     "one of both must be in a sandbox, as ID:/path, and one here");
+    if (rc != 0) {
         say_line("cp: %s", err.text);
         return CLIENT_EXIT_USAGE;
     }

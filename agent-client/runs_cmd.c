@@ -95,9 +95,10 @@ static int runs_one(struct rest *rest, const char *method, const char *id, bool 
     rc = rest_perform(rest, &call, err);
     if (rc == 0 && call.status >= 400)
         rc = rest_refusal(&call, err);
+    const char *text = answer.data != NULL ? answer.data : "";
     if (rc == 0 && print)
-        rc = fd_write_all(STDOUT_FILENO, answer.data != NULL ? answer.data : "", answer.len, err);
-    if (rc == 0 && print && (answer.len == 0 || answer.data[answer.len - 1] != '\n'))
+        rc = fd_write_all(STDOUT_FILENO, text, answer.len, err);
+    if (rc == 0 && print && (answer.len == 0 || text[answer.len - 1] != '\n'))
         rc = fd_write_all(STDOUT_FILENO, "\n", 1, err);
     buf_done(&answer);
     return rc;

@@ -534,7 +534,7 @@ struct perm_state perm_exec(struct perm_run *run, const struct perm_words *w, pe
         perm_exec_programs(&c);
     perm_exec_rules(&c, path);
     perm_exec_paths(&c);
-    if (perm_exec_literal(w->word[0]) && !path && perm_exec_is_cd(c.name))
+    if (perm_exec_literal(w->word[0]) && !path && c.name != NULL && perm_exec_is_cd(c.name))
         c.state.ok = perm_walk_cd(run, w, cwd);
     return c.state;
 }

@@ -40,9 +40,11 @@ static bool project_settle_unchanged(const struct ws_entry *a, const struct ws_e
 static bool project_settle_same(const struct project_settle *made, const struct ws_tree *sent,
                                 const struct ws_tree *now) {
     size_t from = 0;
-    for (size_t i = 0, k = 0; i < sent->count || k < now->count;) {
+    for (size_t i = 0, k = 0;;) {
         const struct ws_entry *a = i < sent->count ? &sent->entries[i] : NULL;
         const struct ws_entry *b = k < now->count ? &now->entries[k] : NULL;
+        if (a == NULL && b == NULL)
+            return true;
         int order = a == NULL ? 1 : b == NULL ? -1 : strcmp(a->path, b->path);
         i += order <= 0;
         k += order >= 0;
@@ -51,7 +53,6 @@ static bool project_settle_same(const struct project_settle *made, const struct 
         if (!project_settle_is(made, order >= 0 ? b : NULL, order <= 0 ? a->path : b->path, &from))
             return false;
     }
-    return true;
 }
 
 int project_settle(struct project *p, const struct project_report *report,

@@ -105,7 +105,7 @@ static void replay_compare_output(const json_t *step, const char *key,
 static int replay_compare_step(struct replay_compare *c, size_t index, const json_t *before,
                                const json_t *now, struct err *err) {
     static const char *const outputs[] = {"stdout", "stderr"};
-    struct replay_compare_side a, b;
+    struct replay_compare_side a = {0}, b = {0};
     char what[REPLAY_COMPARE_CELL];
     const char *name = json_string_value(json_object_get(before != NULL ? before : now, "name"));
 
@@ -168,7 +168,7 @@ static int replay_compare_files(struct replay_compare *c, const json_t *before, 
 
     json_array_foreach((json_t *)(uintptr_t)(only_new ? now : before), i, one) {
         const char *path = json_string_value(json_object_get(one, "path"));
-        struct replay_compare_side a, b;
+        struct replay_compare_side a = {0}, b = {0};
         char what[REPLAY_COMPARE_CELL];
         if (path == NULL || (only_new && replay_compare_find(before, path) != NULL))
             continue;

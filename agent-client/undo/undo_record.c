@@ -350,12 +350,12 @@ static int undo_records_list(struct undo *u, struct undo_names *n, struct err *e
 
 int undo_records_load(struct undo *u, struct undo_records *all, struct err *err) {
     struct undo_names names = {.count = 0};
+    struct undo_records found = {.count = 0};
     int rc = undo_records_list(u, &names, err);
 
-    *all = (struct undo_records){.count = 0};
     if (rc == 0) {
-        all->list = calloc((size_t)names.count + 1, sizeof(*all->list));
-        if (all->list == NULL)
+        found.list = calloc((size_t)names.count + 1, sizeof(*found.list));
+        if (found.list == NULL)
             rc = err_set(err, ERR_LIMIT, 0, "no memory for the journal");
     }
     for (int i = 0; rc == 0 && i < names.count; i++) {
@@ -363,16 +363,17 @@ int undo_records_load(struct undo *u, struct undo_records *all, struct err *err)
         struct undo_record *r = undo_record_read(u, name, err);
 
         if (r != NULL)
-            all->list[all->count++] = r;
+            found.list[found.count++] = r;
         /* The oldest go while somebody reads. */
         else if (!u->reads || faccessat(u->entries, name, F_OK, AT_SYMLINK_NOFOLLOW) == 0)
             rc = -1;
     }
     undo_names_done(&names);
     if (rc < 0)
-        undo_records_done(all);
+        undo_records_done(&found);
     else
-        undo_records_mark(all);
+        undo_records_mark(&found);
+    *all = found;
     return rc;
 }
 

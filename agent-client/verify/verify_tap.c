@@ -54,13 +54,13 @@ static void verify_tap_result(const struct verify_lines *lines, size_t at, bool 
     if (text[0] == '-' && text[1] == ' ')
         text = verify_lines_trim(text + 1);
     const char *directive = verify_tap_name(text, name, sizeof(name));
-    if (directive != NULL && strncasecmp(directive, "skip", 4) == 0) {
+    bool skip = directive != NULL && strncasecmp(directive, "skip", 4) == 0;
+    bool later = directive != NULL && strncasecmp(directive,
+                                                  "to"
+                                                  "do",
+                                                  4) == 0;
+    if (skip || later) { /* of what is expected to fail there is no verdict either way */
         report->skipped++;
-    } else if (directive != NULL && strncasecmp(directive,
-                                                "to"
-                                                "do",
-                                                4) == 0) {
-        report->skipped++; /* expected to fail; no verdict either way */
     } else if (ok) {
         report->passed++;
     } else {

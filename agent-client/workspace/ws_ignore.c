@@ -11,8 +11,8 @@
 
 /* "[a-z]", "[!a]": the end of the class, or NULL when it has none; *in = c is in it. */
 static const char *ws_ignore_class(const char *p, char c, bool *in) {
-    bool not = p[1] == '!' || p[1] == '^', found = false;
-    p += not ? 2 : 1;
+    bool other = p[1] == '!' || p[1] == '^', found = false;
+    p += other ? 2 : 1;
     for (const char *first = p; *p != '\0' && (*p != ']' || p == first); p++) {
         char low = *p == '\\' && p[1] != '\0' ? *++p : *p, high = low;
         if (p[1] == '-' && p[2] != ']' && p[2] != '\0') {
@@ -23,7 +23,7 @@ static const char *ws_ignore_class(const char *p, char c, bool *in) {
     }
     if (*p != ']')
         return NULL;
-    *in = found != not &&c != '/';
+    *in = found != other && c != '/';
     return p + 1;
 }
 
@@ -62,13 +62,11 @@ static bool ws_ignore_try(const char *p, const char *s, unsigned *steps) {
         if (*p == '\0' && *s == '\0')
             return true;
         if (*s != '\0') {
-            if (*p == '?' && *s != '/')
-                next = p + 1;
-            else if (*p == '[' && (next = ws_ignore_class(p, *s, &in)) != NULL)
+            if (*p == '[' && (next = ws_ignore_class(p, *s, &in)) != NULL)
                 next = in ? next : NULL;
             else if (*p == '\\' && p[1] == *s)
                 next = p + 2;
-            else if (*p == *s && *p != '\0' && *p != '?' && *p != '\\')
+            else if (*p == '?' ? *s != '/' : *p == *s && *p != '\\')
                 next = p + 1;
         }
         if (next != NULL) {

@@ -46,6 +46,7 @@ static const struct {
     E(ENOBUFS),      E(ECONNREFUSED), E(EHOSTUNREACH),    E(ESTALE),      E(EDQUOT),
     E(ETOOMANYREFS), E(EDESTADDRREQ), E(ENODATA),         E(EMSGSIZE),    E(ECONNRESET),
     E(ETIMEDOUT),    E(ENOTCONN),     E(ENOPROTOOPT),     E(EIDRM),       E(ENOTSOCK),
+    E(EDEADLK),      E(ENOMSG),       E(ENOLCK),          E(EMEDIUMTYPE),
 #undef E
 };
 

@@ -1,7 +1,9 @@
 """Ways round the limits that were open once: each stays closed."""
 
 import json
+import os
 
+import box
 import check
 from suite import test
 
@@ -40,6 +42,43 @@ def _(pair):
     if cause == "exit":
         check.ended(answer, "exit", exit_code=0)
         check.within(1, int(answer["steps"][0]["stdout"]), limit // 2, "bytes in socket buffers")
+
+
+# Takes all there is of what the kernel counts for users, and holds it until its input ends.
+TAKE = r"""
+import ctypes, os, signal, sys
+libc = ctypes.CDLL(None, use_errno=True)
+instances = 0
+while instances < 10000 and libc.inotify_init1(0) >= 0:
+    instances += 1
+signal.pthread_sigmask(signal.SIG_BLOCK, range(34, 65))
+signals = 0
+while signals < 200000 and libc.sigqueue(os.getpid(), 40, ctypes.c_void_p(1)) == 0:
+    signals += 1
+print(instances, signals, flush=True)
+sys.stdin.read()
+"""
+
+
+@test("what the kernel counts for a user is counted for a jail: one that takes all leaves the others theirs")
+def _(pair):
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    with box.Box.make(pair.client) as taker:
+        holding = taker.background(argv=["python3", "-c", TAKE], stdin_open=True)
+        taker.wait_output(holding, b"\n")
+        taken = [int(n) for n in taker.seen(holding).split()]
+        other = pair.client.run(argv=["python3", "-c", TAKE], stdin="")
+        fd = libc.inotify_init1(0)
+        code = ctypes.get_errno()
+    check.ended(other, "exit", exit_code=0)
+    check.within(1, taken[0], 9999, "inotify instances of one jail")
+    check.within(1, taken[1], 199999, "queued signals of one jail")
+    got = [int(n) for n in other["steps"][0]["stdout"].split()]
+    check.equal(got, taken, "what the next jail gets")
+    check.true(fd >= 0, "the host's root gets no inotify instance: errno %d" % code)
+    os.close(fd)
 
 
 @test("a file of the host cannot be flushed or thrown out of its cache", case="100")
