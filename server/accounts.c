@@ -17,7 +17,7 @@ struct accounts {
     struct accounts_user *by_name[ACCOUNTS_USER_BUCKETS];
     struct accounts_user *first_user, *last_user;
     struct accounts_token *first_token, *last_token;
-    size_t users, tokens;
+    size_t users, tokens, live;
     void (*spent)(void *arg, struct accounts_token *t); /* may be NULL */
     void *spent_arg;
 };
@@ -105,6 +105,10 @@ bool accounts_full(const struct accounts *a) {
     return a->users >= ACCOUNTS_USERS_MAX || a->tokens >= ACCOUNTS_TOKENS_MAX;
 }
 
+size_t accounts_live_tokens(const struct accounts *a) {
+    return a->live;
+}
+
 bool accounts_is_below(const struct accounts_token *below, const struct accounts_token *above) {
     for (const struct accounts_token *t = below->parent; t != NULL; t = t->parent)
         if (t == above)
@@ -166,6 +170,16 @@ bool accounts_is_withdrawn(const struct accounts_user *u, const struct accounts_
 }
 
 /* Reading. */
+
+/* `revoked` is written here only: what is counted of it is asked for with each child token made. */
+static void accounts_set_revoked(struct accounts *a, struct accounts_token *t, bool revoked) {
+    if (t->revoked == revoked)
+        return;
+    t->revoked = revoked;
+    a->live += revoked ? -(size_t)1 : 1;
+    if (t->parent != NULL)
+        t->user->live_children += revoked ? -(size_t)1 : 1;
+}
 
 void accounts_begin(struct accounts *a) {
     for (struct accounts_user *u = a->first_user; u != NULL; u = u->next)
@@ -257,8 +271,11 @@ static struct accounts_token *accounts_add_token(struct accounts *a,
     t->all = a;
     t->cpu_held_ms = 0;
     t->hash_next = t->id_next = t->next = t->prev = NULL;
-    t->revoked = user->disabled || user->deleted || (parent != NULL && parent->revoked);
+    t->revoked = true;
+    user->children += parent != NULL;
     accounts_link_token(a, t);
+    accounts_set_revoked(a, t,
+                         user->disabled || user->deleted || (parent != NULL && parent->revoked));
     return t;
 }
 
@@ -296,7 +313,9 @@ static void accounts_unlink_token(struct accounts *a, struct accounts_token *t) 
     *(t->next != NULL ? &t->next->prev : &a->last_token) = t->prev;
     t->hash_next = t->id_next = t->next = t->prev = NULL;
     a->tokens--;
-    t->withdrawn = t->revoked = true;
+    t->user->children -= t->parent != NULL;
+    t->withdrawn = true;
+    accounts_set_revoked(a, t, true);
     t->all = NULL;
     accounts_token_unref(t);
 }
@@ -340,8 +359,10 @@ size_t accounts_mark(struct accounts *a, uint64_t now_ms, uint64_t *next_ms) {
     /* By age: a parent comes before its children. */
     for (struct accounts_token *t = a->first_token; t != NULL; t = t->next) {
         bool was = t->revoked;
-        t->revoked = t->withdrawn || t->user->disabled || t->user->deleted ||
-                     t->expires_ms <= now_ms || (t->parent != NULL && t->parent->revoked);
+        accounts_set_revoked(a, t,
+                             t->withdrawn || t->user->disabled || t->user->deleted ||
+                                 t->expires_ms <= now_ms ||
+                                 (t->parent != NULL && t->parent->revoked));
         changed += t->revoked && !was;
         if (!t->revoked && t->expires_ms < *next_ms)
             *next_ms = t->expires_ms;

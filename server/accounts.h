@@ -59,9 +59,10 @@ struct accounts_user {
     struct quota_use use;
     unsigned refs;
 
-    size_t open;             /* requests that are being answered; counted by route.c */
-    uint64_t failed_from_ms; /* of what he asked to change in the minute from here on, … */
-    unsigned failed;         /* … so many failed; counted by audit_route.c */
+    size_t children, live_children; /* child tokens in the table, and those not revoked */
+    size_t open;                    /* requests that are being answered; counted by route.c */
+    uint64_t failed_from_ms;        /* of what he asked to change in the minute from here on, … */
+    unsigned failed;                /* … so many failed; counted by audit_route.c */
     struct accounts_user *hash_next; /* private, as is the rest */
     struct accounts_user *next, *prev;
     bool seen;
@@ -126,6 +127,8 @@ struct accounts_token *accounts_token_next(const struct accounts *a,
                                            const struct accounts_token *t);
 /* Are there as many users or tokens as there may be? */
 bool accounts_full(const struct accounts *a);
+/* Tokens that are not revoked. */
+size_t accounts_live_tokens(const struct accounts *a);
 /* Is `below` made with `above`, or with a token that was, and so on? */
 bool accounts_is_below(const struct accounts_token *below, const struct accounts_token *above);
 

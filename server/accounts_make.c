@@ -85,17 +85,12 @@ static int accounts_make_quota(const struct accounts_token *parent, struct accou
 
 static int accounts_make_room(const struct accounts *a, const struct accounts_token *parent,
                               struct api_error *error) {
-    size_t live = 0, all = 0;
+    size_t live = parent->user->live_children, all = parent->user->children;
     if (parent->depth >= ACCOUNTS_DEPTH_MAX)
         return api_error_set(error, 403, "too_deep", NULL,
                              "There are %u tokens above this one already; a child of it would be "
                              "one too many.",
                              parent->depth);
-    for (const struct accounts_token *t = NULL; (t = accounts_token_next(a, t)) != NULL;)
-        if (t->parent != NULL && t->user == parent->user) {
-            live += !t->revoked;
-            all++;
-        }
     if (live < ACCOUNTS_CHILDREN_MAX && (all >= ACCOUNTS_ENDED_MAX || accounts_full(a)))
         return api_error_set(error, 429, "quota", NULL,
                              "Too many child tokens were made today (quota: child_tokens); make "

@@ -67,8 +67,7 @@ static void api_metrics_accounts(const struct server *s, struct metrics_gauges *
         g->users += !u->deleted;
         g->users_active += api_metrics_is_active(u);
     }
-    for (const struct accounts_token *t = NULL; (t = accounts_token_next(a, t)) != NULL;)
-        g->tokens += !t->revoked;
+    g->tokens = accounts_live_tokens(a);
 }
 
 static void api_metrics_look(struct server *s, struct metrics_gauges *g) {

@@ -213,13 +213,17 @@ void api_tokens_delete(struct server *s, struct http_req *req, const struct rout
         http_reply_error(req, &error);
         return;
     }
+    struct http_body nothing = {.data = "", .len = 0};
+    if (t->withdrawn && (t->cancel_running || !cancel)) {
+        http_reply(req, 204, "application/json", &nothing);
+        return;
+    }
     if (store_accounts_withdraw(s->store, t->id, cancel, &err) < 0) {
         api_users_not_stored(s, req, &err);
         return;
     }
     t->withdrawn = true;
     t->cancel_running = cancel;
-    struct http_body nothing = {.data = "", .len = 0};
     http_reply(req, 204, "application/json", &nothing);
     accounts_live_written(&s->accounts);
 }

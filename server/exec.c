@@ -256,21 +256,18 @@ static void exec_spool_end(struct exec *x) {
     x->end.code = x->spool_error;
 }
 
-/* On a full disk it has ended as it has, though the next server will not know. */
-static void exec_unkept(struct exec *x, const struct err *err) {
-    execs_log(x, err);
-    if (!exec_io_no_space(err)) {
-        x->spool_error = err->code != 0 ? err->code : EIO;
+/* On a full disk it has ended as it has, and the next server will know at least that. */
+static void exec_unkept(struct exec *x, const struct err *why) {
+    struct err err;
+    err_clear(&err);
+    execs_log(x, why);
+    if (!exec_io_no_space(why)) {
+        x->spool_error = why->code != 0 ? why->code : EIO;
         exec_spool_end(x);
         x->ok = false;
     }
-    for (int i = 0; i < SPOOL_STREAMS; i++) {
-        struct spool *s = &x->out[i].spool;
-        if (!spool_has_file(s)) {
-            s->head_max = s->tail_keep = 0;
-            s->gone = s->total;
-        }
-    }
+    if (exec_record_end_bare(x, &err) < 0)
+        execs_log(x, &err);
 }
 
 /* After a restart of the server nobody knows what was done meanwhile. */

@@ -32,6 +32,7 @@ enum exec_record_file {
     EXEC_RECORD_OUT = 1, /* its stdout has a file */
     EXEC_RECORD_ERR = 2,
     EXEC_RECORD_EVENTS = 4,
+    EXEC_RECORD_BARE = 8, /* what has no file is not here: there was no room for it */
 };
 
 /* Then follow: the events that wait, stdout and stderr as far as they have no file. */
@@ -48,11 +49,40 @@ struct exec_record_ended {
     struct step_end end;
 };
 
+struct exec_record_parts {
+    const struct iovec *part;
+    size_t count;
+    struct spool_log_place *place; /* where it lies then; NULL = nobody asks */
+};
+
 struct exec_record_stdin {
     uint64_t bytes;
     uint32_t closed;
     uint32_t reserved;
 };
+
+/* Room for an end without output. */
+#define EXEC_RECORD_END_ROOM                                                                       \
+    (sizeof(struct exec_record_ended) + SPOOL_EVENTS_WAIT * sizeof(struct spool_event) +           \
+     SPOOL_LOG_OVERHEAD)
+
+int exec_record_room(struct spool_log *log, size_t ends, uint64_t bytes, struct err *err) {
+    if (spool_log_open(log, err) < 0)
+        return -1;
+    return spool_log_room(log, bytes + ends * EXEC_RECORD_END_ROOM, err);
+}
+
+/* Nothing takes the room away in which the ends of those that run, `ends`, will be written. */
+static int exec_record_append(struct exec *x, enum spool_log_type type, size_t ends,
+                              struct exec_record_parts p, struct err *err) {
+    struct spool_log *log = &x->set->log;
+    uint64_t bytes = SPOOL_LOG_OVERHEAD;
+    for (size_t i = 0; i < p.count; i++)
+        bytes += p.part[i].iov_len;
+    if (exec_record_room(log, ends, bytes, err) < 0)
+        return -1;
+    return spool_log_append(log, type, x->number, p.part, p.count, p.place, err);
+}
 
 int exec_record_start(struct exec *x, struct err *err) {
     struct exec_record_started r;
@@ -79,8 +109,8 @@ int exec_record_start(struct exec *x, struct err *err) {
                             {.iov_base = NULL}};
     if (x->receipt != NULL)
         parts[4] = receipt_exec_bytes(x->receipt);
-    return spool_log_append(&x->set->log, SPOOL_LOG_START, x->number, parts,
-                            x->receipt != NULL ? 5 : 4, &x->start_place, err);
+    struct exec_record_parts all = {parts, x->receipt != NULL ? 5 : 4, &x->start_place};
+    return exec_record_append(x, SPOOL_LOG_START, x->set->running + 1, all, err);
 }
 
 /* Where the parts of an END lie that has been written or read. */
@@ -94,7 +124,7 @@ static void exec_record_place(struct exec *x, uint64_t events) {
     }
     for (int i = 0; i < SPOOL_STREAMS; i++) {
         struct spool *s = &x->out[i].spool;
-        if (spool_has_file(s))
+        if (spool_has_file(s) || x->bare)
             continue;
         s->host = host;
         s->host_at = at;
@@ -105,6 +135,19 @@ static void exec_record_place(struct exec *x, uint64_t events) {
 void exec_record_moved(struct exec *x) {
     if (x->state == EXEC_DONE && x->end_place.len > 0)
         exec_record_place(x, x->events.count);
+}
+
+/* Nothing of it is kept, as if it had been over the cap from the first byte. */
+static void exec_record_lose(struct spool *s) {
+    s->head_max = s->tail_keep = 0;
+    s->gone = s->total;
+}
+
+int exec_record_end_bare(struct exec *x, struct err *err) {
+    for (int i = 0; i < SPOOL_STREAMS; i++)
+        if (!spool_has_file(&x->out[i].spool))
+            exec_record_lose(&x->out[i].spool);
+    return exec_record_end(x, NULL, err);
 }
 
 int exec_record_end(struct exec *x, const struct exec_record_rest *rest, struct err *err) {
@@ -121,21 +164,26 @@ int exec_record_end(struct exec *x, const struct exec_record_rest *rest, struct 
     r.gone[SPOOL_STDOUT] = out->gone;
     r.gone[SPOOL_STDERR] = errs->gone;
     r.gone[SPOOL_STREAMS] = x->events.file.gone;
-    r.events = x->events.count;
+    /* On a full disk the newest did not come into it. */
+    r.events = x->events.count - (file ? x->events.wait_count : 0);
     r.files = (spool_has_file(out) ? (uint32_t)EXEC_RECORD_OUT : 0u) |
               (spool_has_file(errs) ? (uint32_t)EXEC_RECORD_ERR : 0u) |
-              (file ? (uint32_t)EXEC_RECORD_EVENTS : 0u);
+              (file ? (uint32_t)EXEC_RECORD_EVENTS : 0u) |
+              (rest == NULL ? (uint32_t)EXEC_RECORD_BARE : 0u);
     r.usage = x->usage;
     r.end = x->end;
-    struct iovec parts[] = {
+    struct iovec parts[4] = {
         {.iov_base = &r, .iov_len = sizeof(r)},
-        {.iov_base = x->events.wait, .iov_len = x->events.wait_count * sizeof(struct spool_event)},
-        {.iov_base = (void *)(uintptr_t)rest->data[SPOOL_STDOUT],
-         .iov_len = rest->len[SPOOL_STDOUT]},
-        {.iov_base = (void *)(uintptr_t)rest->data[SPOOL_STDERR],
-         .iov_len = rest->len[SPOOL_STDERR]}};
-    if (spool_log_append(&x->set->log, SPOOL_LOG_END, x->number, parts, 4, &x->end_place, err) < 0)
+        {.iov_base = x->events.wait,
+         .iov_len = file ? 0 : x->events.wait_count * sizeof(struct spool_event)}};
+    for (int i = 0; rest != NULL && i < SPOOL_STREAMS; i++)
+        parts[2 + i] =
+            (struct iovec){.iov_base = (void *)(uintptr_t)rest->data[i], .iov_len = rest->len[i]};
+    struct exec_record_parts all = {parts, 4, &x->end_place};
+    size_t others = x->set->running > 0 ? x->set->running - 1 : 0;
+    if (exec_record_append(x, SPOOL_LOG_END, others, all, err) < 0)
         return -1;
+    x->bare = rest == NULL;
     exec_record_place(x, x->events.count);
     if (!file) {
         /* They are read from the journal like everything else. */
@@ -148,6 +196,9 @@ int exec_record_end(struct exec *x, const struct exec_record_rest *rest, struct 
 }
 
 int exec_record_input(struct exec *x, struct err *err) {
+    if (exec_record_room(&x->set->log, x->set->running,
+                         sizeof(struct exec_record_stdin) + SPOOL_LOG_OVERHEAD, err) < 0)
+        return -1;
     return exec_record_input_to(x, &x->set->log, err);
 }
 
@@ -158,7 +209,8 @@ int exec_record_input_to(struct exec *x, struct spool_log *log, struct err *err)
 }
 
 int exec_record_forget(struct exec *x, struct err *err) {
-    return spool_log_append(&x->set->log, SPOOL_LOG_FORGET, x->number, NULL, 0, NULL, err);
+    return exec_record_append(x, SPOOL_LOG_FORGET, x->set->running, (struct exec_record_parts){0},
+                              err);
 }
 
 /* Reading. */
@@ -224,8 +276,9 @@ int exec_record_read_end(struct exec *x, const struct spool_log_record *rec) {
         return -1;
     memcpy(&r, rec->payload, sizeof(r));
     uint64_t inside = (r.files & EXEC_RECORD_EVENTS) != 0 ? 0 : r.events;
-    uint64_t out = (r.files & EXEC_RECORD_OUT) != 0 ? 0 : r.total[SPOOL_STDOUT];
-    uint64_t err = (r.files & EXEC_RECORD_ERR) != 0 ? 0 : r.total[SPOOL_STDERR];
+    bool bare = (r.files & EXEC_RECORD_BARE) != 0;
+    uint64_t out = bare || (r.files & EXEC_RECORD_OUT) != 0 ? 0 : r.total[SPOOL_STDOUT];
+    uint64_t err = bare || (r.files & EXEC_RECORD_ERR) != 0 ? 0 : r.total[SPOOL_STDERR];
     if (inside > SPOOL_EVENTS_WAIT || out > EXEC_INLINE_MAX || err > EXEC_INLINE_MAX ||
         rec->place.len != sizeof(r) + inside * sizeof(struct spool_event) + out + err ||
         r.end.cause >= CAUSE_COUNT || r.end.stage[sizeof(r.end.stage) - 1] != '\0' ||
@@ -241,12 +294,15 @@ int exec_record_read_end(struct exec *x, const struct spool_log_record *rec) {
     x->input.open = false;
     x->end_place = rec->place;
     x->state = EXEC_DONE;
+    x->bare = bare;
     for (int i = 0; i < SPOOL_STREAMS; i++) {
         struct spool *s = &x->out[i].spool;
         s->total = r.total[i];
         if ((r.files & (i == SPOOL_STDOUT ? EXEC_RECORD_OUT : EXEC_RECORD_ERR)) != 0)
             exec_record_take_file(x, s, i == SPOOL_STDOUT ? EXEC_IO_OUT : EXEC_IO_ERR, r.total[i],
                                   r.gone[i]);
+        else if (bare)
+            exec_record_lose(s);
     }
     if ((r.files & EXEC_RECORD_EVENTS) != 0) {
         exec_record_take_file(x, &x->events.file, EXEC_IO_EVENTS,

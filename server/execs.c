@@ -195,6 +195,8 @@ static int execs_rewrite(struct execs *set, struct err *err) {
     if (rc == 0) {
         rc = execs_copy(set, &next, places, err);
         if (rc == 0)
+            rc = exec_record_room(&next, set->running, 0, err);
+        if (rc == 0)
             rc = spool_log_commit(&set->log, &next, err);
         if (rc < 0)
             spool_log_drop(&next);

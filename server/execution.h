@@ -109,6 +109,7 @@ struct exec {
     bool ok;
     bool killed; /* its end was asked for */
     bool over_output;
+    bool bare;            /* its end was recorded without output */
     bool forgotten;       /* not in the table any more; freed with the last pin */
     int spool_error;      /* errno: its output could not be kept */
     char *name, *command; /* owned */
@@ -205,13 +206,19 @@ void exec_stdin_again(struct exec *x);
 void exec_stdin_close(struct exec *x);
 
 /* exec_record.c: the journal's records. */
+/* With room for its end, without which it must not begin. */
 int exec_record_start(struct exec *x, struct err *err);
+/* Room in a journal for `bytes`, and behind them for the ends of so many that run. */
+int exec_record_room(struct spool_log *log, size_t ends, uint64_t bytes, struct err *err);
 /* With what is left of its output in memory. */
 struct exec_record_rest {
     const char *data[SPOOL_STREAMS];
     size_t len[SPOOL_STREAMS];
 };
 int exec_record_end(struct exec *x, const struct exec_record_rest *rest, struct err *err);
+/* The disk is full: without the output that has no file, in the room that its start has taken. That
+ * output is counted, and gone for everybody. */
+int exec_record_end_bare(struct exec *x, struct err *err);
 int exec_record_input(struct exec *x, struct err *err);
 int exec_record_input_to(struct exec *x, struct spool_log *log, struct err *err);
 int exec_record_forget(struct exec *x, struct err *err);

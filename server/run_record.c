@@ -22,8 +22,8 @@ enum run_record_tag {
 };
 
 /* The reasons why there are no files; run->collect_error points to one of them. */
-static const char *const run_record_reasons[] = {"", "internal", "interrupted", "cancelled",
-                                                 "too_large"};
+static const char *const run_record_reasons[] = {"",          "internal",  "interrupted",
+                                                 "cancelled", "too_large", "no_space"};
 #define RUN_RECORD_REASONS (sizeof(run_record_reasons) / sizeof(run_record_reasons[0]))
 
 /* Writing. Each section is written behind a length of fixed size, which is filled in afterwards. */
@@ -48,7 +48,7 @@ static uint64_t run_record_reason(const char *text) {
     return text != NULL ? 1 : 0;
 }
 
-static void run_record_head(struct record_out *o, const struct run *run) {
+static void run_record_head(struct record_out *o, const struct run *run, const char *no_files) {
     size_t at = record_open(o, RUN_RECORD_HEAD);
     record_text(o, run->id);
     record_text(o, run->owner);
@@ -67,7 +67,7 @@ static void run_record_head(struct record_out *o, const struct run *run) {
     record_put(o, run->setup_ns);
     record_put(o, run->end_on);
     record_put(o, run->cancel_on_disconnect);
-    record_put(o, run_record_reason(run->collect_error));
+    record_put(o, run_record_reason(no_files));
     run_record_limits(o, &run->limits);
     for (int i = 0; i < LIMIT_COUNT; i++)
         record_put(o, run->open.v[i]);
@@ -86,6 +86,12 @@ static void run_record_capture(struct record_out *o, const struct capture *c) {
     int n = tail > 0 ? capture_view(c, c->total - tail, tail, parts) : 0;
     for (int i = 0; i < n; i++)
         record_raw(o, parts[i].iov_base, parts[i].iov_len);
+}
+
+static void run_record_left_out(struct record_out *o, const struct capture *c) {
+    record_put(o, c->total);
+    record_put(o, 0);
+    record_put(o, 0);
 }
 
 static void run_record_end(struct record_out *o, const struct step_end *e) {
@@ -111,7 +117,9 @@ static void run_record_usage(struct record_out *o, const struct wire_usage *u) {
         record_put(o, numbers[i]);
 }
 
-static void run_record_step(struct record_out *o, const struct run *run, size_t index) {
+static void run_record_step(struct record_out *o, const struct run *run, size_t index, bool bare) {
+    void (*capture)(struct record_out *, const struct capture *) =
+        bare ? run_record_left_out : run_record_capture;
     const struct run_step *step = &run->steps[index];
     bool own = memcmp(&step->limits, &run->limits, sizeof(run->limits)) != 0;
     size_t at = record_open(o, RUN_RECORD_STEP);
@@ -126,8 +134,8 @@ static void run_record_step(struct record_out *o, const struct run *run, size_t 
     if (step->state == RUN_STEP_DONE) {
         run_record_end(o, &step->end);
         run_record_usage(o, &step->usage);
-        run_record_capture(o, &step->out.capture);
-        run_record_capture(o, &step->err.capture);
+        capture(o, &step->out.capture);
+        capture(o, &step->err.capture);
     }
     record_close(o, at);
 }
@@ -187,17 +195,18 @@ static void run_record_receipt(struct record_out *o, const struct run *run) {
     record_close(o, at);
 }
 
-int run_record_write(const struct run *run, struct buf *out, struct err *err) {
+static int run_record_all(const struct run *run, bool bare, struct buf *out, struct err *err) {
     struct record_out o = {.buf = out};
+    bool files = run->file_count > 0 && !bare;
     record_raw(&o, run_record_magic, sizeof(run_record_magic));
-    run_record_head(&o, run);
+    run_record_head(&o, run, run->file_count > 0 && bare ? "no_space" : run->collect_error);
     for (size_t i = 0; i < run->step_count; i++)
-        run_record_step(&o, run, i);
+        run_record_step(&o, run, i, bare);
     run_record_events(&o, &run->events);
     run_record_keep(&o, run);
     run_record_trace(&o, run);
     run_record_receipt(&o, run);
-    if (run->file_count > 0) {
+    if (files) {
         size_t at = record_open(&o, RUN_RECORD_BUNDLE);
         record_raw(&o, run->bundle.data, run->bundle.len);
         record_close(&o, at);
@@ -207,6 +216,14 @@ int run_record_write(const struct run *run, struct buf *out, struct err *err) {
     if (err != NULL)
         *err = o.err;
     return -1;
+}
+
+int run_record_write(const struct run *run, struct buf *out, struct err *err) {
+    return run_record_all(run, false, out, err);
+}
+
+int run_record_write_bare(const struct run *run, struct buf *out, struct err *err) {
+    return run_record_all(run, true, out, err);
 }
 
 /* Reading. */

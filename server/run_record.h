@@ -23,6 +23,9 @@
 
 /* Appends the record. Of a run that is over it only reads, and may be called on any thread. */
 int run_record_write(const struct run *run, struct buf *out, struct err *err);
+/* As that, without the bytes: of a run that is over, when there is no room for them. Output is
+ * counted as left out, and collected files are missing for "no_space". */
+int run_record_write_bare(const struct run *run, struct buf *out, struct err *err);
 /* Makes the run of a record; it belongs to `runs` but is not in its table. Touches nothing else, so
  * any thread may call it. A run that was over is RUN_DONE; another is RUN_QUEUED, without a
  * request. NULL: ERR_INVALID when it is not a record. */

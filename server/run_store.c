@@ -44,6 +44,10 @@ static size_t run_store_weight(const struct run *run) {
     return answer_weight(run) + events_memory(&run->events) / 4 + run->step_count * 64;
 }
 
+bool run_store_is_short(const struct run *run) {
+    return run_store_weight(run) <= RUN_STORE_INLINE;
+}
+
 /* The database. */
 
 static struct run_store_seen *run_store_seen(struct run *run) {
@@ -240,7 +244,7 @@ int run_store_launch(struct run *run) {
 void run_store_progress(struct run *run) {
     struct err err;
     err_clear(&err);
-    if (!run->store.told || run->current == 0 || run_store_weight(run) > RUN_STORE_INLINE)
+    if (!run->store.told || run->current == 0 || !run_store_is_short(run))
         return;
     if (run_store_write_now(run, &err) < 0)
         runs_log(run->runs, run, &err);
@@ -306,7 +310,7 @@ static int run_store_start_job(struct run *run) {
 static void run_store_save(struct run *run) {
     struct err err;
     err_clear(&err);
-    if (run_store_weight(run) > RUN_STORE_INLINE && run_store_start_job(run) == 0)
+    if (!run_store_is_short(run) && run_store_start_job(run) == 0)
         return;
     run_store_wait(run, run_store_write_now(run, &err), &err);
 }
@@ -315,7 +319,7 @@ void run_store_end(struct run *run) {
     struct runs *runs = run->runs;
     if (runs->store == NULL) {
         run_settled(run);
-    } else if (store_sick(runs->store) == NULL && run_store_weight(run) <= RUN_STORE_INLINE &&
+    } else if (store_sick(runs->store) == NULL && run_store_is_short(run) &&
                run_store_redo_add(run)) {
         if (runs->again.slot == 0)
             run_store_again_soon(runs, RUN_STORE_BATCH_MS);
@@ -381,6 +385,8 @@ static void run_store_saved(struct run *run, int rc, const struct err *err) {
     } else {
         if (!x->told)
             x->seq = 0; /* its record was rolled back */
+        if (!waited)
+            run_store_redo_rescue(run);
         run_store_link(run);
         run_store_again_soon(runs, RUN_STORE_AGAIN_MS);
         /* A full disk has its own line. */

@@ -5,7 +5,8 @@
  * written with all that is kept of it, and only when that is durable anybody is told: into the redo
  * log, and a moment later, with others, into the database; or, when it is large, there at once.
  * When it cannot be written it is told nevertheless, stays in memory, and is written when that is
- * possible again. */
+ * possible again; should the server die before, its end is in the redo log, which has room of its
+ * own. */
 #pragma once
 
 #include <stdbool.h>
@@ -85,6 +86,10 @@ int run_store_recover(struct runs *runs, const struct run_store_options *options
 int run_store_redo_open(struct runs *runs, int server, struct err *err);
 /* Puts a run that is over into the log. false: it must go into the database itself. */
 bool run_store_redo_add(struct run *run);
+/* The database cannot be written, and nobody knows when it can be again: into the room that the log
+ * has, without its request's body, and when it is long without its output. In memory all of it
+ * stays. */
+void run_store_redo_rescue(struct run *run);
 /* Everything that waits to be written is, now: the server stops. What cannot be stays in the log.
  */
 void run_store_flush(struct runs *runs);
@@ -93,6 +98,8 @@ void run_store_link(struct run *run);
 void run_store_unlink(struct run *run);
 /* Is its request's body in the database, as far as is known? */
 bool run_store_is_seen(struct run *run);
+/* Is its record made at once, and not by a worker? */
+bool run_store_is_short(const struct run *run);
 /* Writes row and record of a run as it is now. */
 int run_store_write_now(struct run *run, struct err *err);
 

@@ -22,24 +22,29 @@ struct run_store_redo_head {
     uint8_t input[STORE_RUNS_HASH_SIZE];
 };
 
+static int run_store_redo_put(struct run *run, bool body, const struct buf *record) {
+    struct run_store *x = &run->store;
+    bool lost = x->filed || (x->body != NULL && !body && !run_store_is_seen(run));
+    struct run_store_redo_head head = {.has_input = x->has_input && !lost,
+                                       .body_len = body ? (uint32_t)x->body_len : 0};
+    memcpy(head.input, x->input, sizeof(head.input));
+    const struct iovec parts[] = {{.iov_base = &head, .iov_len = sizeof(head)},
+                                  {.iov_base = x->body, .iov_len = head.body_len},
+                                  {.iov_base = record->data, .iov_len = record->len}};
+    return redo_add(&run->runs->redo, parts, 3, NULL);
+}
+
 bool run_store_redo_add(struct run *run) {
     struct run_store *x = &run->store;
     struct runs *runs = run->runs;
-    struct run_store_redo_head head = {.has_input = x->has_input};
     struct buf record;
     bool body = x->body != NULL && !run_store_is_seen(run);
     if (runs->redo.fd < 0 || runs->redo.len > RUN_STORE_REDO_MAX || x->filed ||
         (body && x->body_len > RUN_STORE_REDO_BODY))
         return false;
-    memcpy(head.input, x->input, sizeof(head.input));
-    head.body_len = body ? (uint32_t)x->body_len : 0;
     buf_init(&record, RUN_STORE_REDO_BODY);
     (void)buf_reserve(&record, RUN_STORE_REDO_FIRST, NULL);
-    const bool made = run_record_write(run, &record, NULL) == 0;
-    const struct iovec parts[] = {{.iov_base = &head, .iov_len = sizeof(head)},
-                                  {.iov_base = x->body, .iov_len = head.body_len},
-                                  {.iov_base = record.data, .iov_len = record.len}};
-    if (!made || redo_add(&runs->redo, parts, 3, NULL) < 0) {
+    if (run_record_write(run, &record, NULL) < 0 || run_store_redo_put(run, body, &record) < 0) {
         buf_done(&record);
         return false;
     }
@@ -48,6 +53,20 @@ bool run_store_redo_add(struct run *run) {
     quota_add_user(runs->quota, run->owner, QUOTA_RESULT_BYTES, (int64_t)x->counted);
     run_store_link(run);
     return true;
+}
+
+void run_store_redo_rescue(struct run *run) {
+    struct buf record;
+    int rc = -1;
+    if (run->runs->redo.fd < 0 || run->runs->redo.len > RUN_STORE_REDO_MAX)
+        return;
+    buf_init(&record, RUN_STORE_REDO_BODY);
+    if (run_store_is_short(run) && run_record_write(run, &record, NULL) == 0)
+        rc = run_store_redo_put(run, false, &record);
+    buf_clear(&record);
+    if (rc < 0 && run_record_write_bare(run, &record, NULL) == 0)
+        (void)run_store_redo_put(run, false, &record);
+    buf_done(&record);
 }
 
 /* Starting. */

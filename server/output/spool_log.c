@@ -13,6 +13,8 @@
 #define SPOOL_LOG_NAME "exec.log"
 #define SPOOL_LOG_NEXT "exec.log.new"
 #define SPOOL_LOG_MAGIC 0x314c4650u /* "PFL1" */
+/* Room is taken in pieces of this size, so that few records have to ask for it. */
+#define SPOOL_LOG_PIECE ((uint64_t)16 * 1024)
 
 struct spool_log_head {
     uint32_t magic;
@@ -46,6 +48,22 @@ int spool_log_open(struct spool_log *l, struct err *err) {
     }
     l->fd = fd;
     l->size = (uint64_t)st.st_size;
+    l->room = 0;
+    return 0;
+}
+
+int spool_log_room(struct spool_log *l, uint64_t bytes, struct err *err) {
+    uint64_t end = l->size + bytes, piece = (end / SPOOL_LOG_PIECE + 1) * SPOOL_LOG_PIECE;
+    if (end <= l->room)
+        return 0;
+    int rc = fallocate(l->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)piece);
+    if (rc < 0 && errno == ENOSPC) {
+        piece = end;
+        rc = fallocate(l->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)piece);
+    }
+    if (rc < 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+        return err_sys(err, "taking room for the journal of executions");
+    l->room = piece;
     return 0;
 }
 
@@ -53,6 +71,9 @@ int spool_log_open(struct spool_log *l, struct err *err) {
 static int spool_log_write(struct spool_log *l, const struct iovec *parts, int count, size_t len,
                            struct err *err) {
     ssize_t n;
+    /* Taking back what did not fit would give the room away, too. */
+    if (spool_log_room(l, len, err) < 0)
+        return -1;
     do
         n = pwritev(l->fd, parts, count, (off_t)l->size);
     while (n < 0 && errno == EINTR);
@@ -60,6 +81,7 @@ static int spool_log_write(struct spool_log *l, const struct iovec *parts, int c
         return 0;
     int code = n < 0 ? errno : ENOSPC;
     (void)!ftruncate(l->fd, (off_t)l->size);
+    l->room = 0;
     errno = code;
     return err_sys(err, "writing to the journal of executions");
 }
@@ -138,6 +160,7 @@ int spool_log_load(struct spool_log *l, void (*each)(void *arg, const struct spo
     free(payload);
     if (at < l->size && ftruncate(l->fd, (off_t)at) < 0)
         return err_sys(err, "cutting a journal");
+    l->room = 0;
     l->size = at;
     return 0;
 }

@@ -1,6 +1,9 @@
 /* The journal of a sandbox's executions: records that are only appended, each by one write. A short
  * execution leaves nothing else. What is not needed any more goes when the journal is written anew.
  *
+ * What is being done must be written down when it is over, also should the disk be full by then:
+ * whoever begins something first takes the room for that (spool_log_room()).
+ *
  * A process that is killed in the middle of a write leaves a record that is too short at the end:
  * it was told to nobody, and loading cuts it off. */
 #pragma once
@@ -14,6 +17,7 @@
 
 #define SPOOL_LOG_RECORD_MAX (1u << 20)
 #define SPOOL_LOG_PARTS 8
+#define SPOOL_LOG_OVERHEAD 24u /* of a record, at most */
 
 enum spool_log_type {
     SPOOL_LOG_START = 1, /* an execution is about to begin */
@@ -27,6 +31,7 @@ struct spool_log {
     int dir; /* borrowed */
     int fd;  /* -1 = not open */
     uint64_t size;
+    uint64_t room; /* up to here blocks are the file's own, its size notwithstanding */
 };
 
 /* Where a record lies. */
@@ -48,7 +53,11 @@ void spool_log_close(struct spool_log *l); /* it may be opened again */
 /* Opens it, makes it when it is missing. Idempotent. */
 int spool_log_open(struct spool_log *l, struct err *err);
 
-/* Appends a record that consists of these parts. */
+/* From now on `bytes` can be appended whatever happens to the disk. ENOSPC: they cannot. A file
+ * system that knows nothing of the kind promises nothing. */
+int spool_log_room(struct spool_log *l, uint64_t bytes, struct err *err);
+
+/* Appends a record that consists of these parts; without room (ENOSPC) nothing of it is written. */
 int spool_log_append(struct spool_log *l, enum spool_log_type type, uint32_t number,
                      const struct iovec *parts, size_t count, struct spool_log_place *place,
                      struct err *err);

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import tempfile
+import threading
 import time
 
 import check
@@ -234,6 +235,73 @@ def _(_):
     image = Image(64)
     try:
         full(image, image.fill_inodes)
+    finally:
+        image.close()
+
+
+AFTER_FULL = "sleep 2; head -c 200000 /dev/zero | tr '\\0' x; echo end"
+LONG_OUTPUT = {"output_bytes": MIB}
+
+
+@test("what ends while the disk is full has its end also after a kill -9 before there is room",
+      case="D2", own=True, deadline=60)
+def _(_):
+    image = Image(64)
+    pair = None
+    try:
+        with harness.Pair(slots=8, warm=2, state=os.path.join(image.place, "state")) as pair:
+            pair.warm_up()
+            box = Box.make(pair.client)
+            short = box.start(sh="sleep 2; echo end; exit 3")
+            long = box.start(sh=AFTER_FULL, limits=LONG_OUTPUT)
+            told = status(pair.client.post("/v1/runs", pair.client.marked(
+                {"sh": "sleep 2; echo end; exit 4", "wait": False})), 202).json()["id"]
+            waits = [pair.client.marked({"sh": text, "limits": LONG_OUTPUT})
+                     for text in ("sleep 2; echo end; exit 5", AFTER_FULL + "; exit 6",
+                                  "sleep 2; head -c 900000 /dev/zero | base64; exit 7")]
+            answers = []
+            asking = [threading.Thread(target=lambda body=body: answers.append(
+                pair.client.post("/v1/runs", body))) for body in waits]
+            for one in asking:
+                one.start()
+            check.eventually(lambda: len(pair.client.get("/v1/runs?limit=50").json()["runs"]) >= 4,
+                             2, "all of them run", 0.05)
+            image.fill()
+            for one in asking:
+                one.join(15)
+            check.equal(len(answers), 3, "answers")
+            ends = {}
+            for answer in answers:
+                body = status(answer, 200).json()
+                ends[body["id"]] = body["steps"][0]["end"]["exit_code"]
+            check.equal(sorted(ends.values()), [5, 6, 7], "their ends")
+            for ex in (short, long):
+                box.wait_done(ex, 10)
+            check.eventually(lambda: pair.client.get("/v1/runs/" + told).json()["state"] == "done",
+                             10, "the run that was not waited for", 0.1)
+            ends[told] = 4
+            pair.client.close()
+            pair.kill9_server()
+            pair.start_server()
+            check.equal(pair.server.wait(10), 1, "a start on a full disk")
+            check.holds(pair.logs(), "No space left on device", "what it says")
+            image.free()
+            for _ in range(2):
+                pair.start_server()
+                pair.wait_ready()
+                for name, code in ends.items():
+                    found = status(pair.client.get("/v1/runs/" + name), 200).json()
+                    end = found["steps"][0]["end"]
+                    check.equal((found["state"], end["cause"], end["exit_code"]),
+                                ("done", "exit", code), "the run that ended with %s" % code)
+                for ex, code in ((short, 3), (long, 0)):
+                    end = box.fetch(ex)["steps"][0]["end"]
+                    check.equal((end["cause"], end["exit_code"]), ("exit", code), "an execution")
+                pair.client.close()
+                pair.kill9_server()
+            pair.start_server()
+            pair.wait_ready()
+            box.delete()
     finally:
         image.close()
 

@@ -6,6 +6,7 @@
 
 #include "accounts_quota.h"
 #include "accounts_scope.h"
+#include "clock.h"
 #include "unit.h"
 
 #define NOW ((uint64_t)1790000000000)
@@ -226,8 +227,41 @@ static void test_depth_and_number(void **state) {
     assert_int_equal(accounts_make_narrow(a, first, &w, &error), -1);
     assert_int_equal(error.status, 429);
     /* One that is revoked makes room. */
-    t->revoked = true;
+    uint64_t next;
+    t->withdrawn = true;
+    assert_int_equal(accounts_mark(a, NOW, &next), 1);
     assert_int_equal(accounts_make_narrow(a, first, &w, &error), 0);
+    /* And one below it may come back with its user, and goes with the table. */
+    struct accounts_user *ann = accounts_user_find(a, "ann");
+    assert_int_equal(ann->children, ACCOUNTS_CHILDREN_MAX);
+    assert_int_equal(ann->live_children, ACCOUNTS_CHILDREN_MAX - 1);
+    assert_int_equal(accounts_live_tokens(a), ACCOUNTS_CHILDREN_MAX);
+    ann->disabled = true;
+    accounts_mark(a, NOW, &next);
+    assert_int_equal(ann->live_children, 0);
+    ann->disabled = false;
+    accounts_mark(a, NOW, &next);
+    assert_int_equal(ann->live_children, ACCOUNTS_CHILDREN_MAX - 1);
+    accounts_begin(a);
+    ann->seen = first->seen = true;
+    accounts_end(a, NOW, &next);
+    assert_int_equal(ann->children + ann->live_children, 0);
+    assert_int_equal(accounts_live_tokens(a), 1);
+}
+
+/* A walk through all of them would take minutes. */
+static void test_many_cost_nothing(void **state) {
+    (void)state;
+    struct accounts_wish w;
+    struct api_error error = {0};
+    accounts_make_wish(&w);
+    struct accounts_token *first = add(&w, NULL);
+    for (unsigned i = 0; i < 20000; i++)
+        add(&w, NULL);
+    uint64_t began = clock_mono_ms();
+    for (unsigned i = 0; i < 20000; i++)
+        assert_int_equal(accounts_make_narrow(a, first, &w, &error), 0);
+    assert_true(clock_mono_ms() - began < 2000);
 }
 
 int main(void) {
@@ -239,6 +273,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_defaults, setup, teardown),
         cmocka_unit_test_setup_teardown(test_narrowing, setup, teardown),
         cmocka_unit_test_setup_teardown(test_depth_and_number, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_many_cost_nothing, setup, teardown),
     };
     return cmocka_run_group_tests_name("accounts_make", tests, NULL, NULL);
 }

@@ -2,10 +2,12 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -17,6 +19,14 @@ struct place {
     char seen[4096];
 };
 
+static int see(void *arg, const char *data, size_t len, struct err *err) {
+    struct place *p = arg;
+    size_t n = strlen(p->seen);
+    (void)err;
+    snprintf(p->seen + n, sizeof(p->seen) - n, "%.*s;", (int)len, data);
+    return 0;
+}
+
 static int set_up(void **state) {
     struct place *p = calloc(1, sizeof(*p));
     struct err err;
@@ -24,6 +34,7 @@ static int set_up(void **state) {
     assert_non_null(mkdtemp(p->path));
     p->dir = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     unit_works(redo_open(&p->redo, p->dir, "log", &err), err);
+    unit_works(redo_read(&p->redo, see, p, &err), err);
     *state = p;
     return 0;
 }
@@ -43,14 +54,6 @@ static void add(struct place *p, const char *one, const char *two) {
                                   {(void *)(uintptr_t)two, strlen(two)}};
     struct err err;
     unit_works(redo_add(&p->redo, parts, 2, &err), err);
-}
-
-static int see(void *arg, const char *data, size_t len, struct err *err) {
-    struct place *p = arg;
-    size_t n = strlen(p->seen);
-    (void)err;
-    snprintf(p->seen + n, sizeof(p->seen) - n, "%.*s;", (int)len, data);
-    return 0;
 }
 
 /* As after a restart. */
@@ -81,6 +84,62 @@ static void test_emptied(void **state) {
     expect(p, "");
     add(p, "c", "d");
     expect(p, "cd;");
+}
+
+static uint64_t size_of_file(const struct place *p) {
+    struct stat st;
+    assert_int_equal(fstatat(p->dir, "log", &st, 0), 0);
+    return (uint64_t)st.st_size;
+}
+
+/* Its room stays its own, what is beyond goes; nothing of what was in it comes back, at no length
+ * of what comes in its place, and nothing that only looks like an entry. */
+static void test_emptied_keeps_its_room(void **state) {
+    struct place *p = *state;
+    char *big = malloc(REDO_ENTRY_MAX / 2 + 1);
+    memset(big, 'x', REDO_ENTRY_MAX / 2);
+    big[REDO_ENTRY_MAX / 2] = '\0';
+    for (int i = 0; i < 3; i++)
+        add(p, big, "");
+    free(big);
+    assert_true(size_of_file(p) > REDO_ROOM);
+    redo_reset(&p->redo);
+    assert_int_equal(size_of_file(p), REDO_ROOM);
+    for (size_t len = 1; len < 60; len++) {
+        char text[64] = "";
+        for (int i = 0; i < 8; i++)
+            add(p, "old", "");
+        redo_reset(&p->redo);
+        memset(text, 'n', len);
+        add(p, text, "");
+        text[len] = ';';
+        expect(p, text);
+        redo_reset(&p->redo);
+    }
+    assert_int_equal(size_of_file(p), REDO_ROOM);
+}
+
+/* An older server wrote it: it is read, and nothing is added before it is emptied. */
+static void test_of_an_older_server(void **state) {
+    struct place *p = *state;
+    static const char one[] = {'R', 'D', 'O', '1', 3, 0, 0, 0};
+    uint8_t hash[16];
+    struct err err;
+    crypto_generichash(hash, sizeof(hash), (const uint8_t *)"old", 3, NULL, 0);
+    int fd = openat(p->dir, "log", O_WRONLY | O_TRUNC | O_CLOEXEC);
+    const struct iovec parts[] = {{(void *)(uintptr_t)one, sizeof(one)},
+                                  {hash, sizeof(hash)},
+                                  {(void *)(uintptr_t) "old", 3}};
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(writev(fd, parts, 3), 27);
+    assert_int_equal(write(fd, one, 5), 5);
+    close(fd);
+    expect(p, "old;old;");
+    unit_fails(redo_add(&p->redo, &parts[2], 1, &err), err, ERR_STATE);
+    expect(p, "old;old;");
+    redo_reset(&p->redo);
+    add(p, "new", "");
+    expect(p, "new;");
 }
 
 /* A process that died in the middle of a write. */
@@ -163,6 +222,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_entries_come_back_in_order, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_emptied, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_emptied_keeps_its_room, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_of_an_older_server, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_half_an_entry_is_none, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_entries_behind_half_of_one_are_found, set_up,
                                         tear_down),

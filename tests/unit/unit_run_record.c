@@ -102,6 +102,29 @@ static void write_run(struct run *run, struct buf *out) {
     unit_works(run_record_write(run, out, &err), err);
 }
 
+/* There is no room for what it has written: that is counted, and everything else is there. */
+static void test_bare(void **state) {
+    struct place *p = *state;
+    struct err err = {0};
+    struct buf out;
+    struct run *run = make(p, true);
+    buf_init(&out, 1000000);
+    unit_works(run_record_write_bare(run, &out, &err), err);
+    struct run *back = run_record_read(&p->runs, out.data, out.len, &err);
+    assert_non_null(back);
+    assert_int_equal(back->phase, RUN_DONE);
+    assert_int_equal(back->steps[1].end.cause, CAUSE_MEMORY);
+    struct capture_text was, is;
+    capture_text(&run->steps[0].out.capture, &was);
+    capture_text(&back->steps[0].out.capture, &is);
+    assert_int_equal(is.head + is.tail, 0);
+    assert_int_equal(is.omitted, was.head + was.tail + was.omitted);
+    assert_int_equal(events_after(&back->events, 1)->len, 6000);
+    buf_done(&out);
+    run_free(back);
+    run_free(run);
+}
+
 static void test_what_is_read_is_what_was_written(void **state) {
     struct place *p = *state;
     struct err err = {0};
@@ -262,6 +285,7 @@ int main(void) {
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_what_is_read_is_what_was_written),
+        TEST(test_bare),
         TEST(test_an_unfinished_one_can_be_told_from_a_finished_one),
         TEST(test_damaged_records_are_refused_or_read_but_never_trusted),
         TEST(test_events_out_of_order_are_refused),
