@@ -195,10 +195,10 @@ LDFLAGS_san := -pie -fuse-ld=gold $(SANITIZE)
 CC_tsan = $(CC)
 CFLAGS_tsan := -O1 -fno-omit-frame-pointer -fPIE -fsanitize=thread
 LDFLAGS_tsan := -pie -fsanitize=thread
-UNIT_THREADS := store work
+UNIT_THREADS := bodies store work
 # They need no more than this, which saves a good part of a build.
-ONLY_tsan_server := work
-ONLY_tsan_server/store := store store_checkpoint store_health store_migrate store_sql
+ONLY_tsan_server := bodies work
+ONLY_tsan_server/store := results store store_checkpoint store_file store_health store_migrate store_sql
 ONLY_tsan_server/api := text
 ONLY_tsan_runner/wire := cause
 

@@ -314,6 +314,16 @@ static void api_runs_decoded(struct server *s, struct http_req *req, struct run_
     }
 }
 
+/* It is held before it is looked for: what is found stays. */
+static bool api_runs_file_body(struct runs *runs, const char *file, struct api_runs_job *j) {
+    if (bodies_hold(&runs->bodies, file, &j->err) < 0)
+        return false;
+    if (results_write(runs->results, file, j->body, j->len, &j->err) == 0)
+        return true;
+    (void)bodies_let_go(&runs->bodies, file);
+    return false;
+}
+
 static void api_runs_decode(struct work_job *job) {
     struct api_runs_job *j = (struct api_runs_job *)(void *)job;
     char file[STORE_RUNS_FILE_SIZE];
@@ -323,7 +333,7 @@ static void api_runs_decode(struct work_job *job) {
     if (j->rc == 0 && j->body != NULL && j->server->runs.store != NULL) {
         results_hash(j->body, j->len, j->hash);
         results_name(j->hash, file);
-        j->filed = results_write(j->server->runs.results, file, j->body, j->len, &j->err) == 0;
+        j->filed = api_runs_file_body(&j->server->runs, file, j);
     }
     free(j->body);
     j->body = NULL;

@@ -78,29 +78,38 @@ static size_t receipt_inputs_name(const char *item) {
     return strcspn(item, "=");
 }
 
-static bool receipt_inputs_same_name(const char *a, const char *b) {
-    size_t len = receipt_inputs_name(a);
-    return len == receipt_inputs_name(b) && memcmp(a, b, len) == 0;
+/* By their names alone. Names have no '=', so this is the order of the items as well. */
+static int receipt_inputs_compare_names(const void *a, const void *b) {
+    const char *x = *(const char *const *)a, *y = *(const char *const *)b;
+    size_t i = 0;
+    while (x[i] != '=' && x[i] == y[i])
+        i++;
+    return (unsigned char)x[i] - (unsigned char)y[i];
 }
 
 /* The step's variables and those of the run that it does not set anew. */
 static size_t receipt_inputs_merge(const struct run_request *r, const struct request_step *step,
                                    const char **out) {
-    size_t n = 0;
-    for (size_t i = 0; i < step->env.count; i++)
-        out[n++] = step->env.items[i];
-    for (size_t i = 0; i < r->env.count; i++) {
-        bool anew = false;
-        for (size_t k = 0; k < step->env.count && !anew; k++)
-            anew = receipt_inputs_same_name(r->env.items[i], step->env.items[k]);
-        if (!anew)
+    const size_t own = step->env.count;
+    size_t n = own;
+    if (own > 0)
+        memcpy(out, step->env.items, own * sizeof(*out));
+    qsort(out, own, sizeof(*out), receipt_inputs_compare);
+    for (size_t i = 0; i < r->env.count; i++)
+        if (own == 0 ||
+            bsearch(&r->env.items[i], out, own, sizeof(*out), receipt_inputs_compare_names) == NULL)
             out[n++] = r->env.items[i];
-    }
     qsort(out, n, sizeof(*out), receipt_inputs_compare);
     return n;
 }
 
+/* All of them for each step: many names of a run with many steps would be more than all it says. */
 static void receipt_inputs_names(struct json_out *j, const char *const *items, size_t n) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += receipt_inputs_name(items[i]) + 1;
+    if (bytes > RECEIPT_ENV_MAX)
+        return;
     json_out_open(j, "env", '[');
     for (size_t i = 0; i < n; i++) {
         json_out_raw(j, NULL);

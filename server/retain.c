@@ -1,12 +1,9 @@
 #include "retain.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -24,8 +21,6 @@
 #define RETAIN_LOOK_MS 30000u
 #define RETAIN_SOON_MS 100u
 #define RETAIN_REST_MS 1000u
-/* Who has just written a file again may not have said so yet. */
-#define RETAIN_TOUCHED_S 3
 /* A body is noted as used once an hour only. */
 #define RETAIN_INPUT_SLACK_MS 7200000u
 
@@ -38,45 +33,41 @@ struct retain {
     struct loop_timer timer;
 };
 
-/* Files go on a worker: removing a large one takes its time. */
+/* Records go on a worker: removing a large one takes its time. */
 struct retain_job {
     struct work_job job;
     int dir;
     size_t count;
-    bool body[3 * RETAIN_BATCH]; /* of a request; else a record */
-    char files[3 * RETAIN_BATCH][STORE_RUNS_FILE_SIZE];
+    char files[RETAIN_BATCH][STORE_RUNS_FILE_SIZE];
 };
-
-/* A body that a request has brought again meanwhile: its row is about to be written. */
-static bool retain_is_back(int dir, const char *file) {
-    struct stat st;
-    return fstatat(dir, file, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-           time(NULL) - st.st_mtime < RETAIN_TOUCHED_S;
-}
 
 static void retain_unlink(struct work_job *job) {
     struct retain_job *j = (struct retain_job *)(void *)job;
     for (size_t i = 0; i < j->count; i++)
-        if (!j->body[i] || !retain_is_back(j->dir, j->files[i]))
-            (void)unlinkat(j->dir, j->files[i], 0);
+        (void)unlinkat(j->dir, j->files[i], 0);
 }
 
 static void retain_unlinked(struct work_job *job) {
     free(job);
 }
 
-static void retain_file(struct retain *r, struct retain_job **job, const char *file, bool body) {
+static void retain_record(struct retain *r, struct retain_job **job, const char *file) {
     if (file[0] == '\0')
         return;
     if (*job == NULL)
         *job = calloc(1, sizeof(**job));
     struct retain_job *j = *job;
-    if (j == NULL || j->count == 3 * RETAIN_BATCH) {
+    if (j == NULL || j->count == RETAIN_BATCH)
         (void)unlinkat(r->runs->results, file, 0);
-        return;
-    }
-    j->body[j->count] = body;
-    memcpy(j->files[j->count++], file, STORE_RUNS_FILE_SIZE);
+    else
+        memcpy(j->files[j->count++], file, STORE_RUNS_FILE_SIZE);
+}
+
+/* A request may have brought it again meanwhile: then it stays, and its row is about to be written.
+ */
+static void retain_body(struct retain *r, const char *file) {
+    if (file[0] != '\0')
+        bodies_remove(&r->runs->bodies, r->runs->work, r->runs->results, file);
 }
 
 static bool retain_over(const struct retain *r) {
@@ -112,8 +103,8 @@ static int retain_drop(struct retain *r, struct retain_job **job) {
         }
         if (store_runs_drop(r->options.store, &old[i], now, &err) < 0)
             return -1;
-        retain_file(r, job, old[i].file, false);
-        retain_file(r, job, old[i].input, true);
+        retain_record(r, job, old[i].file);
+        retain_body(r, old[i].input);
         runs_forget(r->runs, old[i].id);
         if (r->runs->snapshots != NULL)
             snapshots_remove_steps(r->runs->snapshots, old[i].id);
@@ -143,7 +134,7 @@ static void retain_tick(void *arg) {
         inputs = store_runs_drop_inputs(r->options.store, r->inputs_before_ms, files, RETAIN_BATCH,
                                         NULL);
     for (int i = 0; i < inputs; i++)
-        retain_file(r, &job, files[i], true);
+        retain_body(r, files[i]);
     uint64_t now = clock_real_ms();
     int keys =
         now > r->options.key_ms

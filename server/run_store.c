@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "answer.h"
 #include "clock.h"
@@ -176,11 +175,17 @@ void run_store_body_filed(struct run *run, const uint8_t hash[STORE_RUNS_HASH_SI
 void run_store_body_unfile(struct runs *runs, const uint8_t hash[STORE_RUNS_HASH_SIZE]) {
     char file[STORE_RUNS_FILE_SIZE];
     results_name(hash, file);
-    if (store_runs_knows_file(runs->store, file, NULL) == 0)
-        (void)unlinkat(runs->results, file, 0);
+    /* A row of another run may name it. */
+    if (bodies_let_go(&runs->bodies, file) && store_runs_knows_file(runs->store, file, NULL) == 0)
+        bodies_remove(&runs->bodies, runs->work, runs->results, file);
 }
 
 static void run_store_drop_body(struct run *run) {
+    char file[STORE_RUNS_FILE_SIZE];
+    if (run->store.filed) {
+        results_name(run->store.input, file);
+        (void)bodies_let_go(&run->runs->bodies, file);
+    }
     free(run->store.body);
     run->store.body = NULL;
     run->store.filed = false;

@@ -32,7 +32,7 @@ struct run_store {
     bool stored;      /* it is over, and in the database */
     bool unsaved;     /* it is over, and could not be written */
     bool has_input;   /* the body of its request is, or will be, kept … */
-    bool filed;       /* … in a file, which is there already */
+    bool filed;       /* … in a file, which is there already, and held (bodies.h) */
     uint64_t seq;     /* of its record; 0 = none */
     uint64_t round;   /* transactions before the one with its row */
     uint64_t bytes;   /* of row and record */
@@ -58,10 +58,10 @@ struct run_store_seen {
 };
 
 /* Keeps the body of its request (malloc'ed, taken over), or, when a worker has written it into a
- * file already, only its hash. */
+ * file already, which it holds, only its hash. */
 void run_store_body(struct run *run, char *body, size_t len);
 void run_store_body_filed(struct run *run, const uint8_t hash[STORE_RUNS_HASH_SIZE], size_t len);
-/* The run that such a file was for does not come about. */
+/* The run that such a file was held for does not come about. */
 void run_store_body_unfile(struct runs *runs, const uint8_t hash[STORE_RUNS_HASH_SIZE]);
 /* It has a name, and its caller will be told of it. -1: it cannot be stored (*err). */
 int run_store_tell(struct run *run, struct err *err);

@@ -33,6 +33,7 @@ void runs_init(struct runs *runs, struct loop *loop, struct log *log, struct lin
     runs->options = *options;
     runs->results = -1;
     runs->redo.fd = -1;
+    bodies_init(&runs->bodies);
     pipes_init(&runs->pipes, loop);
     queue_init(&runs->queue, options->queue_count, options->queue_bytes);
 }
@@ -57,6 +58,7 @@ void runs_done(struct runs *runs) {
         run_free(run);
     }
     redo_close(&runs->redo);
+    bodies_done(&runs->bodies);
     fd_close(&runs->results);
 }
 

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bodies.h"
 #include "hostmem.h"
 #include "links.h"
 #include "log.h"
@@ -45,6 +46,7 @@ struct runs {
     struct work *work;             /* borrowed; NULL = everything here and now */
     struct store *store;           /* borrowed; NULL = results are kept in memory only */
     int results;                   /* with a store: the directory of large ones; owned */
+    struct bodies bodies;          /* files there that requests which are not over need */
     struct redo redo;              /* what is over and not in the database yet; fd -1 = none */
     struct run *unsaved_first, *unsaved_last;   /* over, and not written yet */
     struct loop_timer again;                    /* for them */

@@ -28,7 +28,8 @@
  *              stdin {bytes, sha256}; end {cause, exit_code, signal, limit, observed}
  *              stdout, stderr {bytes: written, omitted, sha256: of what the answer shows, the line
  *              about what was left out included}
- *              argv of more than RECEIPT_ARGV_MAX bytes: argv_sha256 (each argument and a NUL)
+ *              argv of more than RECEIPT_ARGV_MAX bytes: argv_sha256 (each argument and a NUL);
+ *              names of env of more than RECEIPT_ENV_MAX bytes are left out, env_sha256 is not
  *   files_out  as files_in, for what was collected; {path, error} for what could not be
  *
  * That of an execution in a sandbox differs in this:
@@ -64,6 +65,7 @@ struct json_t;
 #define RECEIPT_DIGEST_HEX 129 /* SHA-512 in hex, with NUL */
 #define RECEIPT_LIST_MAX 100u
 #define RECEIPT_ARGV_MAX 4096u
+#define RECEIPT_ENV_MAX 4096u
 #define RECEIPT_MESSAGE_SIZE (18u + RECEIPT_DIGEST_HEX)
 
 /* The public half of a server's key. */

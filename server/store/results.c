@@ -46,10 +46,8 @@ int results_write(int dir, const char *name, const void *data, size_t len, struc
     char temp[STORE_RUNS_FILE_SIZE + 32];
     struct stat st;
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode) &&
-        (uint64_t)st.st_size == len) {
-        (void)utimensat(dir, name, NULL, AT_SYMLINK_NOFOLLOW); /* retention sees that it is used */
+        (uint64_t)st.st_size == len)
         return 0;
-    }
     /* Several workers may write the same content at once. */
     snprintf(temp, sizeof(temp), RESULTS_TEMP "%.16s-%d", name, (int)gettid());
     (void)unlinkat(dir, temp, 0);
@@ -62,6 +60,11 @@ int results_write(int dir, const char *name, const void *data, size_t len, struc
     if (renameat(dir, temp, dir, name) < 0)
         return err_sys(err, "naming a result");
     return 0;
+}
+
+bool results_hide(int dir, const char *name, char hidden[STORE_RUNS_FILE_SIZE]) {
+    snprintf(hidden, STORE_RUNS_FILE_SIZE, RESULTS_TEMP "gone-%.32s", name);
+    return renameat(dir, name, dir, hidden) == 0;
 }
 
 int results_read(int dir, const char *name, struct buf *out, struct err *err) {

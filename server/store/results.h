@@ -23,6 +23,10 @@ int results_write(int dir, const char *name, const void *data, size_t len, struc
 /* Reads one; ERR_INVALID when its content is not what its name says. */
 int results_read(int dir, const char *name, struct buf *out, struct err *err);
 
+/* Takes it away from its name; what it is called until it is unlinked goes to `hidden`, and the
+ * next start removes it in any case. false: there is no such file. */
+bool results_hide(int dir, const char *name, char hidden[STORE_RUNS_FILE_SIZE]);
+
 /* Removes what an earlier life left half written. Then walks: the next name that is a file of
  * results, false at the end. */
 struct results_walk {

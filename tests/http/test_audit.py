@@ -329,6 +329,29 @@ def _(pair):
     check.equal(of(pair, type="summed", of="tokens", user=user), [], "sums")
 
 
+@test("cheap requests that succeed without end are counted, and hide neither work nor rights",
+      deadline=40)
+def _(pair):
+    with contextlib.closing(pair.user_client("cheap")) as one:
+        user = one.get("/v1/me").json()["user"]
+        at = "/v1/sandboxes/" + one.post("/v1/sandboxes", {}).json()["id"]
+        over = one.run(argv=["true"])["id"]
+        for _ in range(650):
+            check.equal(one.post(at + "/ttl", {"ttl_ms": 600000}).status, 200, "ttl")
+            one.delete("/v1/runs/" + over)
+        token = "/v1/tokens/" + one.post("/v1/tokens/children", {}).json()["id"]
+        check.equal(one.delete(token).status, 204, "revoking")
+        check.error(one.delete(token), 404, "not_found")
+        for _ in range(3):
+            one.run(argv=["true"])
+        check.equal(one.delete(at).status, 204, "the sandbox")
+    for what in ("ttl", "runs"):
+        check.equal(len(of(pair, type="asked", what=what, user=user)), 600, "records of " + what)
+    check.equal(len(of(pair, type="asked", what="tokens", user=user)), 3, "records of tokens")
+    check.equal(len(of(pair, type="accepted", what="run", user=user)), 4, "records of runs")
+    check.equal(len(of(pair, type="ended", what="sandbox", user=user)), 1, "the sandbox's end")
+
+
 @test("who fails without end is refused for a while, so that the log does not grow as fast as he asks",
       case=149, deadline=40)
 def _(pair):

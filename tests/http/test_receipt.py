@@ -95,6 +95,22 @@ def _(pair):
     check.equal(pair.client.fetch(answer["id"])["receipt"], receipt, "the same one later")
 
 
+@test("an environment of 50 KB takes a digest's room in receipts, whatever steps set anew")
+def _(pair):
+    many = {"NAME_%04d_%s" % (i, "x" * 30): "v%d" % i for i in range(1000)}
+    anew = {name: "w" for name in list(many)[:500]}
+    answer = pair.client.run(env=many, steps=[{"sh": "true", "env": anew}, {"sh": "true"}])
+    receipt = check.ok(answer)["receipt"]
+    for step, env in zip(receipt["body"]["steps"], (dict(many, **anew), many)):
+        env = dict(env, PINFOLD_TEST_MARK=pair.client.mark)
+        items = sorted(("%s=%s" % item).encode() for item in env.items())
+        check.equal(step["env_sha256"], sha256(b"".join(item + b"\0" for item in items)),
+                    "env_sha256")
+        check.equal("env" in step, False, "names in the receipt")
+    check.within(1, len(json.dumps(receipt)), 6000, "bytes of the receipt")
+    check.equal(verify(pair, answer)[0], 0, "exit code of pinfold receipt verify")
+
+
 @test("large outputs are hashed as the answer shows them", deadline=20)
 def _(pair):
     answer = pair.client.sh("head -c 3000000 /dev/zero; seq 100000 >&2")
