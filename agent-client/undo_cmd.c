@@ -108,6 +108,8 @@ static int undo_cmd_report(const struct undo_cmd_options *o, const struct undo_r
         printf(", %zu were changed meanwhile and stay as they are", r->conflicts);
     if (r->refused > 0)
         printf(", %zu were in the way of something and stay", r->refused);
+    if (r->shared > 0)
+        printf(", %zu had other names (hard links), which keep what they were", r->shared);
     puts(r->id[0] != '\0' ? "" : " (nothing was changed)");
     return r->conflicts + r->refused > 0 ? 1 : 0;
 }

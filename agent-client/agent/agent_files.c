@@ -228,6 +228,11 @@ static bool agent_files_apply(struct agent *a, const char *path, const struct bu
                        "something else is in its way: a link, or a file where the path needs a "
                        "directory",
                        NULL);
+    if (made && result.shared > 0)
+        agent_say_line(a,
+                       "%s had other names (hard links): they keep what they were, and undo does "
+                       "not join them again",
+                       path);
     a->changes += result.applied > 0;
     free(result.outcomes);
     return made;

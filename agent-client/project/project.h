@@ -131,6 +131,15 @@ int project_box_drop(struct project *p, struct err *err);
 /* Writes down what is known for the next time. */
 int project_save(const struct project *p, struct err *err);
 
+/* project_private.c: files and directories outside of the workspace that rules keep from being
+ * read. The caller owns *out, also after -1. */
+struct project_places {
+    char **path;
+    size_t count;
+};
+int project_private(const struct project *p, struct project_places *out, struct err *err);
+void project_places_done(struct project_places *places);
+
 /* project_ignore.c: would this change of an ignore file take in what is left out here? */
 int project_ignore_loosens(const struct project *p, const struct undo_change *c, bool *loosens,
                            struct err *err);

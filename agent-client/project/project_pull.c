@@ -418,6 +418,14 @@ static void project_pull_count(struct project_pull_job *job, const struct undo_r
         }
     }
     memcpy(r->id, result->id, sizeof(r->id));
+    if (result->shared > 0 && job->p->options.note != NULL) {
+        char text[200];
+        snprintf(text, sizeof(text),
+                 "%zu of the changed files had other names (hard links): those keep what they "
+                 "were, and undo does not join them again",
+                 result->shared);
+        job->p->options.note(job->p->options.arg, text);
+    }
 }
 
 static int project_pull_apply(struct project_pull_job *job, const struct project_pull *what,

@@ -34,8 +34,14 @@ int project_look(struct project *p, struct err *err) {
                                 .before = known ? &before : NULL,
                                 .same_policy =
                                     known && memcmp(policy, p->rules.digest, sizeof(policy)) == 0};
+    struct project_places private;
     ws_tree_done(&p->tree);
-    int rc = ws_tree_take(&o, &p->tree, err);
+    int rc = project_private(p, &private, err);
+    o.elsewhere = (const char *const *)private.path;
+    o.elsewhere_count = private.count;
+    if (rc == 0)
+        rc = ws_tree_take(&o, &p->tree, err);
+    project_places_done(&private);
     if (rc == 0) {
         bool written = known && o.same_policy && ws_tree_unchanged(&p->tree, &before);
         if (!written) {
@@ -285,6 +291,18 @@ static int project_push_extras(struct project *p, struct err *err) {
     return rc;
 }
 
+/* Where else they are nobody can tell; what rules deny by its place was looked for there. */
+static void project_push_tell_links(const struct project *p) {
+    char text[WS_TREE_PATH_MAX + 200];
+    if (p->tree.outside == 0 || p->options.note == NULL)
+        return;
+    snprintf(text, sizeof(text),
+             "sending %zu file%s with another name outside of the workspace (a hard link): %s%s",
+             p->tree.outside, p->tree.outside == 1 ? "" : "s", p->tree.outside_first,
+             p->tree.outside == 1 ? "" : ", …");
+    p->options.note(p->options.arg, text);
+}
+
 int project_push(struct project *p, struct err *err) {
     unsigned char digest[WS_TREE_HASH];
     int rc = project_box(p, err);
@@ -303,6 +321,8 @@ int project_push(struct project *p, struct err *err) {
         rc = -1;
     if (rc == 0)
         rc = project_push_gone(p, err);
+    if (rc == 0)
+        project_push_tell_links(p);
     if (rc == 0)
         rc = project_push_send(p, err);
     if (rc == 0)

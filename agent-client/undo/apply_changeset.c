@@ -211,6 +211,8 @@ void apply_count(const struct undo_record *r, size_t count, struct undo_result *
         result->same += o == UNDO_SAME;
         result->conflicts += o == UNDO_CONFLICT;
         result->refused += o == UNDO_REFUSED;
+        result->shared +=
+            o == UNDO_APPLIED && r->items[i].before.shared && r->items[i].after.s.type == UNDO_FILE;
         if (result->outcomes != NULL)
             result->outcomes[i] = o;
     }

@@ -82,6 +82,13 @@ static int apply_settle(struct undo_item *item, const struct undo_change *c, str
         after.s.size = item->before.s.size;
         memcpy(after.s.sha256, item->before.s.sha256, UNDO_HASH_SIZE);
     }
+    /* Its mode would change by its other names, too, wherever they are: it becomes a file of its
+     * own, with what the journal has of it. */
+    if (item->mode_only && item->before.shared) {
+        item->mode_only = false;
+        after.mtime_ns = item->before.mtime_ns;
+        after.xattrs = item->before.xattrs;
+    }
     if (after.s.type == UNDO_LINK && after.s.target == NULL)
         return err_set(err, ERR_INVALID, 0, "the link %.200s has no target", c->path);
     if (undo_image_copy(&item->after, &after, err) < 0)

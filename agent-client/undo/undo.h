@@ -12,7 +12,12 @@
  * Journal: JOURNAL/<id of the workspace>/ with JOURNAL = $XDG_STATE_HOME/pinfold/undo (or
  * ~/.local/state/pinfold/undo), mode 0700; contents are files named by SHA-256. It is never inside
  * the workspace. One process at a time changes something (flock); others may read. Nothing in it
- * that the journal did not make is ever removed. */
+ * that the journal did not make is ever removed.
+ *
+ * A file that has other names (hard links) is changed by the one name only: it becomes a file of
+ * its own, and whatever the others are, within the workspace or not, keeps contents, mode and
+ * times. To undo that brings contents, mode and times back under its name; the names are not joined
+ * again. */
 #pragma once
 
 #include <stdbool.h>
@@ -83,6 +88,7 @@ struct undo_result {
     char id[UNDO_ID_SIZE];       /* of the entry; "" = nothing was changed */
     enum undo_outcome *outcomes; /* one per change; owned: free() */
     size_t applied, same, conflicts, refused;
+    size_t shared; /* files that had other names (hard links) and are files of their own now */
 };
 
 /* Opens the journal of a workspace (`root`: an O_DIRECTORY descriptor, borrowed; `path`: as the

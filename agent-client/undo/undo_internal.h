@@ -22,6 +22,7 @@
 struct undo_image {
     struct undo_state s; /* target is owned here */
     int64_t mtime_ns;    /* 0 = do not set */
+    bool shared;         /* a file that has other names, here or elsewhere; not written down */
     char *xattrs;        /* "name=hex name=hex", owned; NULL = none */
 };
 

@@ -176,6 +176,7 @@ int undo_tree_look(int root, const char *path, struct undo *u, struct undo_image
     if (!S_ISREG(st.st_mode))
         return 1;
     image->s.type = UNDO_FILE;
+    image->shared = st.st_nlink > 1;
     return undo_tree_look_file(dir, name, u, image, err);
 }
 

@@ -9,9 +9,14 @@
 
 #define WS_LINKS_DEPTH_MAX 200u
 
+/* Entries that are looked at outside of the workspace. */
+#define WS_LINKS_ELSEWHERE_MAX 200000u
+
 struct ws_links_walk {
     const struct ws_tree_options *options;
-    struct ws_links *links;
+    struct ws_links *all; /* NULL: outside of the workspace, where everything is denied */
+    struct ws_links *denied;
+    size_t left; /* entries that may still be looked at; outside */
     char path[WS_TREE_PATH_MAX];
 };
 
@@ -20,6 +25,19 @@ static int ws_links_order(const void *a, const void *b) {
     if (x->ino != y->ino)
         return x->ino < y->ino ? -1 : 1;
     return x->dev < y->dev ? -1 : x->dev > y->dev;
+}
+
+size_t ws_links_names(const struct ws_links *l, const struct ws_links_id *id) {
+    const struct ws_links_id *at =
+        l->count > 0 ? bsearch(id, l->ids, l->count, sizeof(*id), ws_links_order) : NULL;
+    size_t n = 0;
+    if (at == NULL)
+        return 0;
+    while (at > l->ids && ws_links_order(at - 1, id) == 0)
+        at--;
+    for (; at < l->ids + l->count && ws_links_order(at, id) == 0; at++)
+        n++;
+    return n;
 }
 
 bool ws_links_has(const struct ws_links *l, const struct ws_links_id *id) {
@@ -35,7 +53,8 @@ int ws_links_add(struct ws_links *l, const struct stat *st, struct err *err) {
         l->ids = ids;
         l->alloc = alloc;
     }
-    l->ids[l->count++] = (struct ws_links_id){.dev = st->st_dev, .ino = st->st_ino};
+    l->ids[l->count++] =
+        (struct ws_links_id){.dev = st->st_dev, .ino = st->st_ino, .names = st->st_nlink};
     return 0;
 }
 
@@ -50,13 +69,18 @@ static int ws_links_dir(struct ws_links_walk *w, int fd, unsigned depth, bool de
 static int ws_links_entry(struct ws_links_walk *w, int dir, const char *name, unsigned depth,
                           bool denied, struct err *err) {
     struct stat st;
+    if (w->all == NULL && w->left-- == 0)
+        return err_set(err, ERR_LIMIT, E2BIG, "too much is elsewhere");
     if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return errno == ENOENT ? 0 : err_sys(err, "looking at %s", w->path);
     if (!S_ISDIR(st.st_mode) && (!S_ISREG(st.st_mode) || st.st_nlink < 2))
         return 0;
     denied = denied || !w->options->may_send(w->options->arg, w->path);
-    if (S_ISREG(st.st_mode))
-        return denied ? ws_links_add(w->links, &st, err) : 0;
+    if (S_ISREG(st.st_mode)) {
+        if (w->all != NULL && ws_links_add(w->all, &st, err) < 0)
+            return -1;
+        return denied ? ws_links_add(w->denied, &st, err) : 0;
+    }
     if (depth == WS_LINKS_DEPTH_MAX)
         return err_set(err, ERR_LIMIT, 0, "%s: directories are nested more than %u deep", w->path,
                        WS_LINKS_DEPTH_MAX);
@@ -95,22 +119,50 @@ static int ws_links_dir(struct ws_links_walk *w, int fd, unsigned depth, bool de
     return rc;
 }
 
-int ws_links_find(const struct ws_tree_options *options, struct ws_links *out, struct err *err) {
-    struct ws_links links = {0};
+static void ws_links_sort(struct ws_links *l) {
+    if (l->count > 0)
+        qsort(l->ids, l->count, sizeof(*l->ids), ws_links_order);
+}
+
+int ws_links_find(const struct ws_tree_options *options, struct ws_links *all,
+                  struct ws_links *denied, struct err *err) {
     struct ws_links_walk *w = calloc(1, sizeof(*w));
     if (w == NULL)
         return err_set(err, ERR_SYSTEM, ENOMEM, "looking at the workspace: out of memory");
     w->options = options;
-    w->links = &links;
+    w->all = all;
+    w->denied = denied;
     int fd = openat(options->root, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int rc = fd < 0 ? err_sys(err, "opening the workspace") : ws_links_dir(w, fd, 0, false, err);
     free(w);
-    if (rc < 0) {
-        ws_links_done(&links);
-        return -1;
+    ws_links_sort(all);
+    ws_links_sort(denied);
+    return rc;
+}
+
+int ws_links_elsewhere(const struct ws_tree_options *options, struct ws_links *denied, bool *whole,
+                       struct err *err) {
+    struct ws_links_walk *w = calloc(1, sizeof(*w));
+    int rc = 0;
+    if (w == NULL)
+        return err_set(err, ERR_SYSTEM, ENOMEM, "looking for other names: out of memory");
+    w->options = options;
+    w->denied = denied;
+    w->left = WS_LINKS_ELSEWHERE_MAX;
+    *whole = true;
+    for (size_t i = 0; rc == 0 && i < options->elsewhere_count; i++) {
+        if (strlen(options->elsewhere[i]) >= sizeof(w->path))
+            continue; /* no such file can be */
+        memcpy(w->path, options->elsewhere[i], strlen(options->elsewhere[i]) + 1);
+        rc = ws_links_entry(w, AT_FDCWD, options->elsewhere[i], 0, true, err);
+        /* Too large, too deep, unreadable: then nobody can tell what is not there. */
+        if (rc < 0 && err->code != ENOMEM) {
+            *whole = false;
+            rc = 0;
+            break;
+        }
     }
-    if (links.count > 0)
-        qsort(links.ids, links.count, sizeof(*links.ids), ws_links_order);
-    *out = links;
-    return 0;
+    free(w);
+    ws_links_sort(denied);
+    return rc;
 }

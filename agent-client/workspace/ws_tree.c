@@ -179,23 +179,37 @@ static int ws_tree_named(struct ws_walk *w, const struct ws_entry *e, const stru
     return 0;
 }
 
+/* It has more names than those that are here. */
+static bool ws_tree_leads_out(const struct ws_links *all, const struct ws_links_id *id) {
+    return ws_links_names(all, id) < (size_t)id->names;
+}
+
 /* Before anything is sorted. */
 static int ws_tree_links(struct ws_walk *w, struct err *err) {
-    struct ws_links denied = {0};
+    struct ws_links all = {0}, denied = {0};
     if (w->named.count == 0 || w->options->may_send == NULL)
         return 0;
-    if (ws_links_find(w->options, &denied, err) < 0)
-        return -1;
-    for (size_t i = 0; i < w->named.count; i++) {
+    int rc = ws_links_find(w->options, &all, &denied, err);
+    size_t outside = 0;
+    bool whole = true;
+    for (size_t i = 0; rc == 0 && i < w->named.count; i++)
+        outside += ws_tree_leads_out(&all, &w->named.ids[i]);
+    if (rc == 0 && outside > 0)
+        rc = ws_links_elsewhere(w->options, &denied, &whole, err);
+    for (size_t i = 0; rc == 0 && i < w->named.count; i++) {
         struct ws_entry *e = &w->tree->entries[w->named_at[i]];
-        if (!ws_links_has(&denied, &w->named.ids[i]))
-            continue;
-        e->withheld = e->linked = true;
-        memset(e->sha256, 0, sizeof(e->sha256));
-        w->tree->withheld++;
+        bool out = ws_tree_leads_out(&all, &w->named.ids[i]);
+        if (ws_links_has(&denied, &w->named.ids[i]) || (out && !whole)) {
+            e->withheld = e->linked = true;
+            memset(e->sha256, 0, sizeof(e->sha256));
+            w->tree->withheld++;
+        } else if (out) {
+            w->tree->outside_first = w->tree->outside++ == 0 ? e->path : w->tree->outside_first;
+        }
     }
+    ws_links_done(&all);
     ws_links_done(&denied);
-    return 0;
+    return rc;
 }
 
 static int ws_tree_file(struct ws_walk *w, struct ws_entry *e, const struct stat *st,

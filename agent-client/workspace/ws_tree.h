@@ -36,6 +36,8 @@ struct ws_tree {
     size_t count, alloc;
     size_t withheld, left_out; /* left_out: ignored entries that were seen (not what is below) */
     size_t hashed;             /* files that were read */
+    size_t outside;            /* files that are sent and have names outside of the workspace … */
+    const char *outside_first; /* … the first of them; owned */
     uint64_t bytes;            /* of the files that would be sent */
     uint64_t taken_ns;         /* when the picture was begun; CLOCK_REALTIME */
     bool digested;             /* ws_tree_digest() is known: */
@@ -49,6 +51,10 @@ struct ws_tree_options {
     /* May this path be sent? NULL = everything. */
     bool (*may_send)(void *arg, const char *path);
     void *arg;
+    /* Files and directories elsewhere whose contents may not be sent by any other name, either.
+     * Only looked into when a file here has a name that is not here. */
+    const char *const *elsewhere;
+    size_t elsewhere_count;
     uint64_t bytes_max; /* of all files that would be sent; 0 = as many as there are */
     /* The picture before, or NULL; and what the answers of may_send depend on: when it is another
      * than then, it is asked again. */

@@ -71,6 +71,40 @@ def _(pair):
             check.equal(answer.status, 404, path)
 
 
+@test("a hard link of what rules keep elsewhere is not sent; one of something else is, and is told")
+def _(pair):
+    with Workspace(pair) as w:
+        ssh, other = os.path.join(w.home, ".ssh"), os.path.join(w.top, "other")
+        os.mkdir(ssh)
+        for path, text in (os.path.join(ssh, "x"), "secret"), (other, "public"):
+            with open(path, "w") as out:
+                out.write(text)
+        os.link(os.path.join(ssh, "x"), os.path.join(w.path, "one"))
+        os.link(other, os.path.join(w.path, "two"))
+        done = well(w.exec("--", "sh", "-c", "ls; cat one; cat two; chmod 600 two; true"))
+        check.true("secret" not in done.stdout and "public" in done.stdout, done.stdout)
+        check.true("one" not in done.stdout.split(), "the link was sent: %s" % done.stdout)
+        check.true("outside of the workspace (a hard link): two" in done.stderr, done.stderr)
+        # Its mode is changed here, and not by its other name.
+        modes = [os.stat(path).st_mode & 0o777 for path in (os.path.join(w.path, "two"), other)]
+        check.equal([oct(mode) for mode in modes], ["0o600", "0o644"], "modes")
+        check.true("keep what they were" in done.stderr, done.stderr)
+
+
+@test("what changes by one of its names stays by the others, and that is told; undo brings it back")
+def _(pair):
+    with Workspace(pair) as w:
+        w.write("a", "old")
+        os.link(os.path.join(w.path, "a"), os.path.join(w.path, "b"))
+        os.link(os.path.join(w.path, "a"), os.path.join(w.top, "c"))
+        done = well(w.exec("--", "sh", "-c", "echo new > a"))
+        check.true("keep what they were" in done.stderr, done.stderr)
+        with open(os.path.join(w.top, "c")) as file:
+            check.equal((w.read("a"), w.read("b"), file.read()), (b"new\n", b"old", "old"), "names")
+        undone = well(w.pinfold("undo", "--yes"))
+        check.equal((w.read("a"), w.read("b")), (b"old", b"old"), "after undo: " + undone.stdout)
+
+
 @test("what a rule denies to write is dropped and reported, whatever wrote it")
 def _(pair):
     rules = "deny write ci/**\n" + RULES
