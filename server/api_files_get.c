@@ -9,8 +9,8 @@
 #include "range.h"
 
 /* A download. The answer begins when the operation has told what it is; from then on its contents
- * go from the operation's pipe straight into the buffer that is sent. A part of a file needs its
- * size first, so it takes two operations. */
+ * go from the operation's pipe straight into the socket, or the buffer that is sent. A part of a
+ * file needs its size first, so it takes two operations. */
 struct api_files_get {
     struct sandbox *sandbox;
     struct http_req *req;   /* NULL = the client is gone */
@@ -64,6 +64,17 @@ static ssize_t api_files_get_read(void *arg, char *data, size_t size) {
     return n - 1;
 }
 
+static ssize_t api_files_get_send(void *arg, int socket, size_t size) {
+    struct api_files_get *g = arg;
+    ssize_t n = g->run != NULL ? fileop_run_read_to(g->run, socket, size) : -2;
+    if (n == FILEOP_RUN_FULL)
+        return HTTP_STREAM_FULL;
+    if (n < 0)
+        return -2;
+    g->left -= (uint64_t)n;
+    return n;
+}
+
 static void api_files_get_sent(void *arg) {
     struct api_files_get *g = arg;
     g->req = NULL;
@@ -73,8 +84,8 @@ static void api_files_get_sent(void *arg) {
     api_files_get_put(g);
 }
 
-static const struct http_stream api_files_get_stream = {.read = api_files_get_read,
-                                                        .done = api_files_get_sent};
+static const struct http_stream api_files_get_stream = {
+    .read = api_files_get_read, .send = api_files_get_send, .done = api_files_get_sent};
 
 static void api_files_get_gone(struct http_req *req) {
     struct api_files_get *g = req->owner;

@@ -10,54 +10,12 @@
 
 #include "clock.h"
 #include "fd.h"
-#include "fileop_feed.h"
+#include "fileop_run_internal.h"
 #include "spec.h"
 
 #define FILEOP_RUN_RETRY_MS 20u
-/* What the pipe of an operation that fills it is widened to: fewer wake-ups per byte. */
-#define FILEOP_RUN_PIPE (1024 * 1024)
-#define FILEOP_RUN_PIPE_FULL ((size_t)64 * 1024)
-/* Reads per event, so that one operation does not hold up the loop. */
-#define FILEOP_RUN_READS 4
 /* Three paths and the name of the operation. */
 #define FILEOP_RUN_SPEC_MAX ((size_t)16 * 1024)
-
-/* The operations of one sandbox. */
-struct fileop_lane {
-    struct sandbox *sandbox;
-    struct loop *loop;
-    struct fileop_run *first, *last; /* all, in the order of their coming */
-    size_t running, watching, waiting;
-    struct loop_timer retry;
-};
-
-enum fileop_run_phase {
-    FILEOP_RUN_WAITING, /* for a slot */
-    FILEOP_RUN_WORKING,
-    FILEOP_RUN_OVER, /* done() was called; its process is not gone yet */
-};
-
-struct fileop_run {
-    struct sandbox_task task;
-    struct fileop_lane *lane;
-    struct fileop_run *next, *prev;
-    enum fileop_run_phase phase;
-    const struct fileop_run_ops *ops;
-    void *arg;
-    bool watch, upload;
-    bool opened; /* its stdin was made */
-    bool active; /* the task is on the sandbox's list */
-    bool paused, skips, cancelled, eof, widened;
-    enum cause cause; /* of the process's end */
-    char *path;       /* for sentences; owned */
-    struct buf spec;
-    int child_in, child_out; /* until they are sent */
-    int fd;                  /* its stdout */
-    struct loop_source source;
-    struct fileop_feed feed;
-    struct fileop_parse parse;
-    struct loop_defer later;
-};
 
 static void fileop_run_start_next(struct fileop_lane *lane);
 
@@ -128,9 +86,7 @@ static void fileop_run_settle_cut(struct fileop_run *r) {
 
 static void fileop_run_event(void *arg, uint32_t events);
 
-/* A descriptor that is not to be read now is not in the loop at all: a hang-up would be told again
- * and again. */
-static int fileop_run_watch(struct fileop_run *r) {
+int fileop_run_watch(struct fileop_run *r) {
     if (r->fd < 0 || r->source.fd >= 0)
         return 0;
     return loop_add(r->lane->loop, &r->source, r->fd, EPOLLIN, fileop_run_event, r, NULL);
@@ -141,8 +97,20 @@ static bool fileop_run_by_hand(const struct fileop_run *r) {
     return r->ops->readable != NULL && r->parse.contents && !r->skips;
 }
 
-/* Bytes read, 0 = nothing now or the end (r->eof). */
-static size_t fileop_run_fill(struct fileop_run *r, const struct iovec *parts, int count) {
+void fileop_run_end_of_file(struct fileop_run *r) {
+    r->eof = true;
+    loop_del(r->lane->loop, &r->source);
+    fd_close(&r->fd);
+}
+
+void fileop_run_widen(struct fileop_run *r, size_t came) {
+    if (r->widened || came < FILEOP_RUN_PIPE_FULL)
+        return;
+    r->widened = true;
+    (void)fcntl(r->fd, F_SETPIPE_SZ, FILEOP_RUN_PIPE); /* only a matter of speed */
+}
+
+size_t fileop_run_fill(struct fileop_run *r, const struct iovec *parts, int count) {
     ssize_t n;
     if (r->eof || r->fd < 0)
         return 0;
@@ -152,15 +120,10 @@ static size_t fileop_run_fill(struct fileop_run *r, const struct iovec *parts, i
     if (n < 0 && errno == EAGAIN)
         return 0;
     if (n <= 0) {
-        r->eof = true;
-        loop_del(r->lane->loop, &r->source);
-        fd_close(&r->fd);
+        fileop_run_end_of_file(r);
         return 0;
     }
-    if (!r->widened && (size_t)n >= FILEOP_RUN_PIPE_FULL) {
-        r->widened = true;
-        (void)fcntl(r->fd, F_SETPIPE_SZ, FILEOP_RUN_PIPE); /* only a matter of speed */
-    }
+    fileop_run_widen(r, (size_t)n);
     return (size_t)n;
 }
 
@@ -250,52 +213,8 @@ static void fileop_run_later(void *arg) {
     fileop_run_work(r);
 }
 
-static void fileop_run_soon(struct fileop_run *r) {
+void fileop_run_soon(struct fileop_run *r) {
     loop_defer(r->lane->loop, &r->later, fileop_run_later, r);
-}
-
-/* Straight from the pipe, together with the head of the next record: how many bytes of contents. */
-static size_t fileop_run_read_through(struct fileop_run *r, char *data, size_t size) {
-    size_t room = 0, left = r->parse.data_left < size ? r->parse.data_left : size;
-    char *space = fileop_parse_space(&r->parse, &room);
-    if (space == NULL)
-        return 0;
-    if (room > sizeof(struct fileop_record))
-        room = sizeof(struct fileop_record);
-    struct iovec parts[2] = {{.iov_base = data, .iov_len = left},
-                             {.iov_base = space, .iov_len = room}};
-    int count = left == r->parse.data_left ? 2 : 1;
-    size_t n = left > 0 ? fileop_run_fill(r, parts, count) : fileop_run_fill(r, parts + 1, 1);
-    size_t through = n < left ? n : left;
-    fileop_parse_skip(&r->parse, through);
-    fileop_parse_add(&r->parse, n - through);
-    return through;
-}
-
-ssize_t fileop_run_read(struct fileop_run *r, char *data, size_t size) {
-    enum fileop_parse_head head = FILEOP_PARSE_DATA;
-    if (r->phase == FILEOP_RUN_OVER || r->cancelled)
-        return -2;
-    for (int i = 0; i < FILEOP_RUN_READS && !r->skips; i++) {
-        if (r->parse.data_left == 0)
-            head = fileop_parse_head(&r->parse);
-        if (head == FILEOP_PARSE_END) {
-            fileop_run_soon(r);
-            return -1;
-        }
-        size_t n = fileop_parse_contents(&r->parse, data, size);
-        if (n == 0 && head != FILEOP_PARSE_OTHER)
-            n = fileop_run_read_through(r, data, size);
-        if (n > 0)
-            return (ssize_t)n;
-        /* Why it was cut short is found out by the ordinary way. */
-        r->skips = r->eof || head == FILEOP_PARSE_OTHER;
-    }
-    if (!r->skips && fileop_run_watch(r) == 0)
-        return 0;
-    r->skips = true;
-    fileop_run_soon(r);
-    return -2;
 }
 
 /* Starting. */

@@ -52,6 +52,10 @@ void fileop_run_resume(struct fileop_run *r);
  * will say when. -1: that was all of this file; items come again. -2: cut short; done() says why.
  */
 ssize_t fileop_run_read(struct fileop_run *r, char *data, size_t size);
+/* The same, but the bytes go straight into a socket that does not block, without being copied.
+ * FILEOP_RUN_FULL: the socket takes none now. -2 stands for a socket that has failed, too. */
+#define FILEOP_RUN_FULL (-3)
+ssize_t fileop_run_read_to(struct fileop_run *r, int socket, size_t size);
 /* What is left of contents is thrown away; done() comes when the operation is over. */
 void fileop_run_skip(struct fileop_run *r);
 /* Stops it; done() comes with FILEOP_IO unless it was called already. */

@@ -18,8 +18,6 @@
 #define HTTP_MEMORY (48u * 1024)
 /* A client that has closed its sending side has this long to be understood. */
 #define HTTP_FINISH_MS 500u
-/* libmicrohttpd's own time-out: no progress at all, in either direction, in seconds. */
-#define HTTP_IDLE_S 60u
 
 static void http_run(void *arg);
 
@@ -105,6 +103,8 @@ static void http_hangup(void *arg, uint32_t events) {
     struct http_req *req = c->req;
     bool whole = (events & (EPOLLHUP | EPOLLERR)) != 0;
     http_tls_go_on(c);
+    if ((events & EPOLLOUT) != 0)
+        http_direct_writable(c);
     if (!whole && (events & EPOLLRDHUP) == 0)
         return;
     c->half_closed = true;
@@ -140,6 +140,8 @@ void http_sleep(struct http_req *req) {
 
 void http_wake(struct http_req *req) {
     if (!req->asleep || req->held)
+        return;
+    if (req->direct > 0 && req->phase == HTTP_STREAM && !req->dead && !http_direct_turn(req))
         return;
     req->asleep = false;
     if (req->phase == HTTP_BODY) {

@@ -61,11 +61,18 @@ struct http_app {
     void *arg;
 };
 
+#define HTTP_STREAM_FULL (-3)
+
 /* Produces the body of a stream. */
 struct http_stream {
     /* Writes up to `size` bytes: their number, 0 = nothing now (http_wake() when there is), -1 =
      * that was all, -2 = break the connection off. */
     ssize_t (*read)(void *arg, char *data, size_t size);
+    /* May be NULL. Where all but the last byte of a body of known size may go past the library:
+     * puts up to `size` bytes straight into the connection's socket, which does not block. As
+     * read(), and HTTP_STREAM_FULL when the socket takes none now. read() gives the last byte. The
+     * connection ends with such an answer. */
+    ssize_t (*send)(void *arg, int socket, size_t size);
     /* The stream is over, however it ended; `arg` is not used again. */
     void (*done)(void *arg);
 };
@@ -116,6 +123,8 @@ struct http_req {
     struct MHD_Response *response; /* made while asleep */
     const struct http_stream *stream;
     void *stream_arg;
+    bool past;       /* private: the stream goes past the library */
+    uint64_t direct; /* private: as many bytes of it */
     uint64_t begun_ns;
 
     /* For the handler. `gone` is called once when the client hung up before there was an answer (or

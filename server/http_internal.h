@@ -7,6 +7,9 @@
 
 #include "http.h"
 
+/* libmicrohttpd's own time-out: no progress at all, in either direction, in seconds. */
+#define HTTP_IDLE_S 60u
+
 struct tls_pair;
 
 /* One TCP connection. */
@@ -71,11 +74,25 @@ void http_linger(struct http_conn *c);
 void http_linger_stop(struct http *h);
 
 /* http_reply.c */
+/* What the library calls for the body of a stream; arg is the request. */
+ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size);
 enum MHD_Result http_reply_queue(struct http_req *req);
 /* Sends an error straight to the socket: libmicrohttpd takes no answer in the middle of a body. */
 void http_reply_direct(struct http_req *req, const struct api_error *error);
 /* The same, before there is a request and past encryption. */
 void http_reply_plain(struct http_conn *c, const struct api_error *error);
+
+/* http_direct.c: a large body goes straight into the socket. To the library it is an answer of
+ * unknown length at whose end the connection is closed; it sends the head, which has a
+ * Content-Length all the same, sleeps meanwhile, and sends the last byte. */
+bool http_direct_fits(const struct http_req *req, uint64_t size, const struct http_stream *stream);
+/* The answer that the library is told of. NULL: memory is short. */
+struct MHD_Response *http_direct_response(struct http_req *req, uint64_t size);
+/* Sends what can be sent now. True: the library has to go on, with the last byte or the end of the
+ * connection. */
+bool http_direct_turn(struct http_req *req);
+/* The socket takes more. */
+void http_direct_writable(struct http_conn *c);
 
 /* http_tls.c; all of it does nothing on a port without TLS. */
 #define HTTP_TLS_OPTIONS 2

@@ -177,17 +177,23 @@ void http_reply_plain(struct http_conn *c, const struct api_error *error) {
 /* Breaks an answer off. When it is told of an error here, libmicrohttpd 0.9.75 closes a connection
  * and then forgets it until an older one times out; a failure of sending it notices at once. So the
  * socket is closed for sending, and the library has something to send that goes nowhere. */
-static ssize_t http_reply_break(struct http_req *req, char *data) {
-    shutdown(req->conn->fd, SHUT_RDWR);
+static ssize_t http_reply_break(struct http_req *req, char *data, int how) {
+    shutdown(req->conn->fd, how);
     data[0] = '\0';
     return 1;
 }
 
-static ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size) {
+ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size) {
     struct http_req *req = arg;
     (void)pos;
     if (req->dead)
-        return http_reply_break(req, data);
+        return http_reply_break(req, data, SHUT_RDWR);
+    if (req->direct > 0 && !http_direct_turn(req)) {
+        http_sleep(req);
+        return 0;
+    }
+    if (req->dead)
+        return http_reply_break(req, data, SHUT_RDWR);
     ssize_t n = req->stream->read(req->stream_arg, data, size);
     if (n > 0)
         return n;
@@ -195,7 +201,9 @@ static ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size)
         http_sleep(req);
         return 0;
     }
-    return n == -1 ? MHD_CONTENT_READER_END_OF_STREAM : http_reply_break(req, data);
+    if (n == -1 && req->past) /* the same is true of such an end */
+        return http_reply_break(req, data, SHUT_WR);
+    return n == -1 ? MHD_CONTENT_READER_END_OF_STREAM : http_reply_break(req, data, SHUT_RDWR);
 }
 
 void http_reply_stream(struct http_req *req, int status, const char *type, uint64_t size,
@@ -211,7 +219,10 @@ void http_reply_stream(struct http_req *req, int status, const char *type, uint6
     uint64_t block = size == UINT64_MAX ? 1 : size + 1;
     if (block > HTTP_STREAM_BLOCK)
         block = HTTP_STREAM_BLOCK;
-    struct MHD_Response *response = MHD_create_response_from_callback(
-        size == UINT64_MAX ? MHD_SIZE_UNKNOWN : size, (size_t)block, http_reply_read, req, NULL);
+    struct MHD_Response *response =
+        http_direct_fits(req, size, stream)
+            ? http_direct_response(req, size)
+            : MHD_create_response_from_callback(size == UINT64_MAX ? MHD_SIZE_UNKNOWN : size,
+                                                (size_t)block, http_reply_read, req, NULL);
     http_reply_with(req, status, type, response);
 }

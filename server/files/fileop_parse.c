@@ -33,13 +33,13 @@ void fileop_parse_add(struct fileop_parse *p, size_t len) {
 }
 
 /* What of the current DATA record is there. */
-static size_t fileop_parse_there(const struct fileop_parse *p) {
+static size_t fileop_parse_now(const struct fileop_parse *p) {
     size_t there = p->end - p->at;
     return there < p->data_left ? there : p->data_left;
 }
 
 static int fileop_parse_data(struct fileop_parse *p, struct fileop_item *item) {
-    size_t len = fileop_parse_there(p);
+    size_t len = fileop_parse_now(p);
     if (len == 0)
         return 0;
     *item = (struct fileop_item){
@@ -124,15 +124,24 @@ enum fileop_parse_head fileop_parse_head(struct fileop_parse *p) {
 }
 
 size_t fileop_parse_contents(struct fileop_parse *p, char *data, size_t size) {
-    size_t len = fileop_parse_there(p);
+    size_t len = fileop_parse_now(p);
     if (len > size)
         len = size;
     if (len == 0)
         return 0;
     memcpy(data, p->bytes + p->at, len);
+    fileop_parse_took(p, len);
+    return len;
+}
+
+const char *fileop_parse_there(const struct fileop_parse *p, size_t *len) {
+    *len = fileop_parse_now(p);
+    return *len > 0 ? p->bytes + p->at : NULL;
+}
+
+void fileop_parse_took(struct fileop_parse *p, size_t len) {
     p->at += len;
     p->data_left -= (uint32_t)len;
-    return len;
 }
 
 void fileop_parse_skip(struct fileop_parse *p, size_t len) {

@@ -53,5 +53,8 @@ enum fileop_parse_head {
 enum fileop_parse_head fileop_parse_head(struct fileop_parse *p);
 /* Takes up to `size` bytes of contents that are there already: their number. */
 size_t fileop_parse_contents(struct fileop_parse *p, char *data, size_t size);
+/* The same without a copy: contents that are there already, and that `len` of them were taken. */
+const char *fileop_parse_there(const struct fileop_parse *p, size_t *len);
+void fileop_parse_took(struct fileop_parse *p, size_t len);
 /* `len` bytes of the current DATA record were read past the parser, which had none left. */
 void fileop_parse_skip(struct fileop_parse *p, size_t len);

@@ -330,6 +330,61 @@ def _(pair):
         box.put("/workspace/more", b"x")
 
 
+@test("of a large file its head, a part and all of it come, whole and framed", deadline=30)
+def _(pair):
+    data = os.urandom(9 * MIB + 17)
+    with Box.make(pair.client) as box:
+        box.put("/workspace/f", data)
+        one = pair.client.connection(5)
+        for method, part, want in (("GET", None, data), ("HEAD", None, b""),
+                                   ("GET", "bytes=1000001-", data[1000001:]),
+                                   ("GET", "bytes=7-5000006", data[7:5000007]),
+                                   ("GET", "bytes=-1", data[-1:]), ("GET", None, data)):
+            headers = pair.client.headers({"Range": part} if part else None)
+            one.request(method, box.file("/workspace/f"), headers=headers)
+            answer = one.getresponse()
+            check.equal(answer.getheader("Content-Length"),
+                        str(len(want) if method == "GET" else len(data)), "length of %s" % part)
+            check.true(answer.read() == want, "%s %s: the bytes differ", method, part)
+            # Small answers leave the connection as it was.
+            check.true(not answer.will_close or len(want) > MIB, "the connection ends")
+        one.close()
+        raw = pair.client.socket()
+        raw.sendall(("GET %s HTTP/1.0\r\nAuthorization: %s\r\n\r\n" % (
+            box.file("/workspace/f"), pair.client.headers()["Authorization"])).encode())
+        seen = b""
+        while part := raw.recv(MIB):
+            seen += part
+        raw.close()
+        check.true(seen.partition(b"\r\n\r\n")[2] == data, "HTTP/1.0: the bytes differ")
+
+
+@test("who does not read a large file holds up nobody and is cut off with the sandbox",
+      deadline=20)
+def _(pair):
+    with Box.make(pair.client) as box:
+        box.sh("head -c 60000000 /dev/zero > f")
+        one = pair.client.connection(10)
+        one.request("GET", box.file("/workspace/f"), headers=pair.client.headers())
+        answer = one.getresponse()
+        check.equal(len(answer.read(1000)), 1000, "the beginning")
+        watch = Stopwatch()
+        for _ in range(5):
+            check.equal(box.text("cat f | wc -c"), "60000000\n", "meanwhile")
+        check.true(watch.seconds() < 5, "five executions took %.1f s", watch.seconds())
+        box.delete()
+        watch = Stopwatch()
+        try:
+            rest = len(answer.read())
+        except http.client.IncompleteRead as cut:
+            rest = len(cut.partial)
+        except ConnectionError:
+            rest = 0
+        check.true(rest + 1000 < 60000000, "all of a file that is gone has come")
+        check.true(watch.seconds() < 5, "it was cut off after %.1f s", watch.seconds())
+        one.close()
+
+
 # What is cut short
 
 
