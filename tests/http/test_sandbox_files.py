@@ -360,18 +360,18 @@ def _(pair):
 
 
 @test("who does not read a large file holds up nobody and is cut off with the sandbox",
-      deadline=20)
+      deadline=40)
 def _(pair):
     with Box.make(pair.client) as box:
         box.sh("head -c 60000000 /dev/zero > f")
-        one = pair.client.connection(10)
+        one = pair.client.connection(15)
         one.request("GET", box.file("/workspace/f"), headers=pair.client.headers())
         answer = one.getresponse()
         check.equal(len(answer.read(1000)), 1000, "the beginning")
         watch = Stopwatch()
         for _ in range(5):
             check.equal(box.text("cat f | wc -c"), "60000000\n", "meanwhile")
-        check.true(watch.seconds() < 5, "five executions took %.1f s", watch.seconds())
+        check.true(watch.seconds() < 15, "five executions took %.1f s", watch.seconds())
         box.delete()
         watch = Stopwatch()
         try:
@@ -381,7 +381,7 @@ def _(pair):
         except ConnectionError:
             rest = 0
         check.true(rest + 1000 < 60000000, "all of a file that is gone has come")
-        check.true(watch.seconds() < 5, "it was cut off after %.1f s", watch.seconds())
+        check.true(watch.seconds() < 10, "it was cut off after %.1f s", watch.seconds())
         one.close()
 
 
