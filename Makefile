@@ -66,6 +66,7 @@ PACKAGES_testdeb := debootstrap
 PACKAGES_testvm := debootstrap qemu-system-x86 e2fsprogs
 PACKAGES_analyze := gcc clang-tidy-14 cppcheck python3 pkg-config
 PACKAGES_escape := python3 util-linux bash
+PACKAGES_docker := podman runc uidmap
 PACKAGES_bench := bubblewrap git
 PACKAGES_fuzz := clang libclang-rt-14-dev python3
 PACKAGES_fault := python3 python3-seccomp musl-tools gcc
@@ -259,7 +260,7 @@ analyze:
 	    tests/analyze
 
 test-docker:
-	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test)
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test) $(PACKAGES_docker)
 	@+$(MAKE) --no-print-directory all $(B)/tests/escape
 	@PINFOLD_BUILD='$(abspath $(B))' tests/docker/run
 

@@ -210,8 +210,13 @@ static void container_place_late(void *arg) {
 static void container_place(struct container *c) {
     struct err err;
     struct loop *loop = c->maker->cfg.loop;
+    const struct place_wish wish = {.pid = c->pid,
+                                    .pidfd = c->pidfd,
+                                    .writable = c->writable,
+                                    .disk_bytes = c->limits.v[LIMIT_DISK_BYTES],
+                                    .inodes = c->limits.v[LIMIT_INODES]};
     c->phase = CONTAINER_PLACE;
-    if (place_start(c->pid, c->pidfd, c->writable, &c->report, &c->placer, &err) != 0 ||
+    if (place_start(&wish, &c->report, &c->placer, &err) != 0 ||
         loop_add(loop, &c->report_src, c->report, EPOLLIN, container_report, c, &err) != 0 ||
         loop_timer_at(loop, &c->timer, clock_mono_ns() + CONTAINER_PLACE_NS, container_place_late,
                       c, &err) != 0) {
@@ -322,10 +327,12 @@ void container_create(struct container *c) {
     struct recipe r = {.owner = m->cfg.owner,
                        .name = c->name,
                        .image = c->image,
-                       .seccomp = m->profile[c->syscalls],
+                       .seccomp = engine_is_podman(m->engine) ? m->profile_path[c->syscalls]
+                                                              : m->profile[c->syscalls],
                        .limits = c->limits,
                        .ceiling = c->ceiling,
-                       .core_bytes = c->jail->host->core_bytes};
+                       .core_bytes = c->jail->host->core_bytes,
+                       .podman = engine_is_podman(m->engine)};
     if (r.limits.v[LIMIT_MEM_BYTES] < CONTAINER_MEMORY_MIN) {
         r.limits.v[LIMIT_MEM_BYTES] = CONTAINER_MEMORY_MIN;
     }

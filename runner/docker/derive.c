@@ -19,7 +19,6 @@
 #include "recipe.h"
 #include "str.h"
 
-#define DERIVE_REPO "pinfold-jail"
 #define DERIVE_LAYER_MAX (16u << 20)
 #define DERIVE_MS 60000u
 #define DERIVE_LOOK_NS (100 * CLOCK_NS_PER_MS)
@@ -81,8 +80,8 @@ static void derive_filled(void *arg, const struct engine_reply *reply) {
         derive_failed(c, reply, "putting process 1 into an image");
         return;
     }
-    (void)snprintf(path, sizeof path, "/commit?container=%s&repo=%s&tag=%s&pause=0", c->scrap,
-                   DERIVE_REPO, strchr(c->image, ':') + 1);
+    (void)snprintf(path, sizeof path, "/commit?container=%s&repo=%.*s&tag=%s&pause=0", c->scrap,
+                   (int)(strchr(c->image, ':') - c->image), c->image, strchr(c->image, ':') + 1);
     int n = snprintf(body, sizeof body, "{\"Labels\":{\"%s\":\"%s\"}}", RECIPE_LABEL_OWNER,
                      c->maker->cfg.owner);
     const struct engine_request q = {
@@ -163,8 +162,7 @@ static void derive_found(void *arg, const struct engine_reply *reply) {
     } else if (reply->status != 404) {
         derive_failed(c, reply, "looking for an image");
     } else if (c->ref[0] == '\0') {
-        (void)snprintf(path, sizeof path, "/images/create?fromSrc=-&repo=%s&tag=%s", DERIVE_REPO,
-                       strchr(c->image, ':') + 1);
+        (void)snprintf(path, sizeof path, "/images/create?fromSrc=-&repo=%s", c->image);
         derive_put(c, CONTAINER_IMPORT, "POST", path, derive_imported);
     } else {
         derive_base(c);
@@ -181,13 +179,14 @@ static void derive_find(struct container *c) {
 /* ---- what is it made of? ---- */
 
 /* Named by the engine's own id of the image, whose digest that is, and by process 1. */
-static int derive_name(struct container *c, const char *id) {
+int derive_name(const struct maker *m, const char *id, char out[JAIL_IMAGE_MAX]) {
     unsigned char hash[crypto_hash_sha256_BYTES];
     char hex[2 * sizeof hash + 1];
     (void)crypto_hash_sha256(hash, (const unsigned char *)id, strlen(id));
     (void)sodium_bin2hex(hex, sizeof hex, hash, sizeof hash);
-    int n = snprintf(c->image, sizeof c->image, "%s:%s-%.24s", DERIVE_REPO, c->maker->tag, hex);
-    return n < (int)sizeof c->image ? 0 : -1;
+    int n = snprintf(out, JAIL_IMAGE_MAX, MAKER_JAIL_PREFIX "%s-%.16s-%.24s", m->cfg.owner, m->tag,
+                     hex);
+    return n < JAIL_IMAGE_MAX ? 0 : -1;
 }
 
 /* ---- loading it ---- */
@@ -291,7 +290,7 @@ static void derive_looked(void *arg, const struct engine_reply *reply) {
     }
     json_t *root = json_loadb(reply->body, reply->len, JSON_REJECT_DUPLICATES, NULL);
     const char *id = json_string_value(json_object_get(root, "Id"));
-    int rc = id != NULL ? derive_name(c, id) : -1;
+    int rc = id != NULL ? derive_name(c->maker, id, c->image) : -1;
     json_decref(root);
     if (rc != 0) {
         derive_failed(c, reply, "reading an image's description");
@@ -311,7 +310,7 @@ void derive_image(struct container *c) {
         }
     }
     if (c->ref[0] == '\0') {
-        (void)derive_name(c, "");
+        (void)derive_name(m, "", c->image);
         derive_find(c);
         return;
     }

@@ -18,6 +18,7 @@
 #define ENGINE_LOOK_NS (2 * CLOCK_NS_PER_S)         /* between looks while all is well */
 #define ENGINE_LOOK_SOON_NS (250 * CLOCK_NS_PER_MS) /* while it is not */
 #define ENGINE_LOOK_MS 5000u                        /* that a look may take */
+#define ENGINE_MEET_MS 10000u                       /* that the first one may take */
 #define ENGINE_API_MAJOR 1
 #define ENGINE_API_MINOR 41
 
@@ -49,6 +50,7 @@ struct engine {
     uint64_t life;
     char prefix[16]; /* "/v1.41" */
     char version[64];
+    bool podman;
     char health[256];
 };
 
@@ -292,6 +294,9 @@ static void engine_met(struct engine *e, const json_t *root) {
         return;
     }
     (void)snprintf(e->prefix, sizeof e->prefix, "/v%d.%d", ENGINE_API_MAJOR, oldest);
+    const json_t *first = json_array_get(json_object_get(root, "Components"), 0);
+    const char *name = json_string_value(json_object_get(first, "Name"));
+    e->podman = name != NULL && strcmp(name, "Podman Engine") == 0;
     (void)snprintf(e->version, sizeof e->version, "%.40s (API %d.%d)", own ? own : "?",
                    ENGINE_API_MAJOR, oldest);
     if (!e->up) {
@@ -304,7 +309,9 @@ static void engine_met(struct engine *e, const json_t *root) {
 
 static void engine_seen(void *arg, const struct engine_reply *reply) {
     struct engine *e = arg;
-    if (reply->status == 200) {
+    if (reply->status == 200 && e->up) {
+        /* It is still there. */
+    } else if (reply->status == 200) {
         json_t *root = json_loadb(reply->body, reply->len, JSON_REJECT_DUPLICATES, NULL);
         engine_met(e, root);
         json_decref(root);
@@ -319,8 +326,10 @@ static void engine_seen(void *arg, const struct engine_reply *reply) {
 static void engine_look(void *arg) {
     struct engine *e = arg;
     struct err err;
-    const struct engine_request q = {
-        .method = "GET", .path = "/version", .timeout_ms = ENGINE_LOOK_MS};
+    /* Podman starts two programs to tell its version: it is asked once. */
+    const struct engine_request q = {.method = "GET",
+                                     .path = e->up ? "/_ping" : "/version",
+                                     .timeout_ms = e->up ? ENGINE_LOOK_MS : ENGINE_MEET_MS};
     if (engine_begin(e, "", &q, engine_seen, e, &err) != 0) {
         engine_down(e, err.text);
         engine_look_later(e);
@@ -337,6 +346,10 @@ const char *engine_prefix(const struct engine *e) {
 
 const char *engine_version(const struct engine *e) {
     return e->version;
+}
+
+bool engine_is_podman(const struct engine *e) {
+    return e->podman;
 }
 
 uint64_t engine_life(const struct engine *e) {

@@ -57,6 +57,8 @@ const char *engine_health(const struct engine *e);
 const char *engine_prefix(const struct engine *e);
 /* "20.10.24 (API 1.41)", for people; "" before the first answer. */
 const char *engine_version(const struct engine *e);
+/* Podman: takes a filter as the path of a file only. False before the first answer. */
+bool engine_is_podman(const struct engine *e);
 /* How often it has come back: what was known of it before may be gone. */
 uint64_t engine_life(const struct engine *e);
 

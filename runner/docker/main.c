@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "clock.h"
+#include "home.h"
 #include "leftovers.h"
 #include "log.h"
 #include "maker.h"
@@ -39,6 +40,8 @@ struct main_runner {
     struct maker *made; /* of the shard that this process is */
     struct selftest_result *capabilities;
     char cgroup_name[CGROUP_NAME_MAX];
+    char owner[HOME_OWNER_SIZE];
+    char run_dir[4200];
 };
 
 static const char main_about[] =
@@ -61,7 +64,9 @@ static int main_state(struct main_runner *r, struct err *err) {
         return -1;
     }
     (void)snprintf(r->cgroup_name, sizeof r->cgroup_name, "pinfold-docker-%s", r->state.name);
-    return 0;
+    (void)snprintf(r->run_dir, sizeof r->run_dir, "%.*s",
+                   (int)(strrchr(r->state.mounts, '/') - r->state.mounts), r->state.mounts);
+    return home_owner(r->run_dir, r->state.name, r->owner, err);
 }
 
 /* ---- the maker of this process ---- */
@@ -71,10 +76,12 @@ static struct maker *main_maker(struct main_runner *r, struct loop *loop,
     const struct maker_config cfg = {.loop = loop,
                                      .log = &r->log,
                                      .socket = r->opt.engine,
-                                     .owner = r->state.name,
+                                     .owner = r->owner,
                                      .host_image = r->opt.host_image,
                                      .images_dirfd = r->state.images,
                                      .init_fd = r->supervise.shard.init_fd,
+                                     .run_dir = r->run_dir,
+                                     .prunes = arg != NULL,
                                      .changed = changed,
                                      .arg = arg};
     return maker_new(&cfg, err);

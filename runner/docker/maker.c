@@ -1,11 +1,14 @@
 #include "maker.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "clock.h"
+#include "fd.h"
 #include "image_pin.h"
 #include "maker_internal.h"
 #include "recipe.h"
@@ -13,13 +16,19 @@
 
 #define MAKER_HOST "host" /* the image that stands for what the engine's host offers by default */
 #define MAKER_PROFILE_MAX (1u << 20)
+#define MAKER_PRUNE_NS (2 * CLOCK_NS_PER_S) /* first what somebody waits for */
 
 /* An imported image is known to the engine by its digest: one that was imported anew is another
  * one. */
+void maker_image_ref(const struct maker *m, const uint8_t sha256[32], char out[JAIL_IMAGE_MAX]) {
+    char hex[2 * 32 + 1];
+    (void)sodium_bin2hex(hex, sizeof hex, sha256, 32);
+    (void)snprintf(out, JAIL_IMAGE_MAX, MAKER_IMAGE_PREFIX "%s-%s", m->cfg.owner, hex);
+}
+
 static int maker_image(void *arg, const char *name, char ref[JAIL_IMAGE_MAX], uint8_t sha256[32],
                        struct err *err) {
     const struct maker *m = arg;
-    char hex[2 * 32 + 1];
     if (strcmp(name, MAKER_HOST) == 0 && m->cfg.host_image == NULL) {
         return err_set(err, ERR_INVALID, ENOENT,
                        "pinfold-runner-docker was not told what image \"host\" stands for "
@@ -36,8 +45,7 @@ static int maker_image(void *arg, const char *name, char ref[JAIL_IMAGE_MAX], ui
     if (image_pin_read(m->cfg.images_dirfd, name, sha256, err) != 0) {
         return -1;
     }
-    (void)sodium_bin2hex(hex, sizeof hex, sha256, 32);
-    (void)snprintf(ref, JAIL_IMAGE_MAX, "%s%s", MAKER_IMAGE_PREFIX, hex);
+    maker_image_ref(m, sha256, ref);
     return 0;
 }
 
@@ -53,6 +61,7 @@ static void maker_engine_changed(void *arg) {
         m->life = engine_life(m->engine);
         m->images = 0;
         sweep_soon(m, 0);
+        prune_soon(m, MAKER_PRUNE_NS);
     }
     m->cfg.changed(m->cfg.arg);
 }
@@ -62,6 +71,12 @@ static int maker_profiles(struct maker *m, struct err *err) {
         struct buf text;
         buf_init(&text, MAKER_PROFILE_MAX);
         if (seccomp_profile((enum policy_syscalls)set, &text, err) != 0) {
+            buf_done(&text);
+            return -1;
+        }
+        if (snprintf(m->profile_path[set], MAKER_PATH_MAX, "%s/docker.seccomp.%d", m->cfg.run_dir,
+                     set) >= MAKER_PATH_MAX ||
+            fd_write_atomic(AT_FDCWD, m->profile_path[set], text.data, text.len, 0600, err) != 0) {
             buf_done(&text);
             return -1;
         }
@@ -95,6 +110,7 @@ struct maker *maker_new(const struct maker_config *cfg, struct err *err) {
     }
     m->cfg = *cfg;
     m->load.sock = m->load.src.fd = -1;
+    m->prune.watch = m->prune.src.fd = -1;
     m->jails = (struct jail_maker){.contained = true,
                                    .arg = m,
                                    .begin = container_begin,
@@ -104,7 +120,8 @@ struct maker *maker_new(const struct maker_config *cfg, struct err *err) {
     const struct engine_config engine = {
         .loop = cfg->loop, .socket = cfg->socket, .changed = maker_engine_changed, .arg = m};
     m->engine = engine_new(&engine, err);
-    if (m->engine == NULL || maker_profiles(m, err) != 0 || maker_tag(m, err) != 0) {
+    if (m->engine == NULL || maker_profiles(m, err) != 0 || maker_tag(m, err) != 0 ||
+        prune_start(m, err) != 0) {
         maker_free(m);
         return NULL;
     }
@@ -116,6 +133,7 @@ void maker_free(struct maker *m) {
         return;
     }
     derive_stop(m);
+    prune_stop(m);
     loop_timer_stop(m->cfg.loop, &m->sweep_timer);
     engine_free(m->engine);
     free(m->profile[0]);

@@ -1,5 +1,5 @@
 /* Inside of the maker: its containers (container.c), the images that they are made of (derive.c),
- * what is left of an earlier life (sweep.c). */
+ * what is left of an earlier life (sweep.c), images that nobody needs any more (prune.c). */
 #pragma once
 
 #include <stdbool.h>
@@ -9,8 +9,10 @@
 #include "maker.h"
 
 #define MAKER_NAME_MAX 96
+#define MAKER_PATH_MAX 4300
 #define MAKER_ID_SIZE 65 /* of a container, with NUL */
 #define MAKER_IMAGES_MAX 64
+#define MAKER_NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:-"
 
 /* An image, and the one with process 1 in it that was made of it. */
 struct maker_image {
@@ -29,6 +31,15 @@ struct maker_load {
     int sock;
     pid_t pid;
     struct loop_source src;
+};
+
+struct maker_prune {
+    char host_id[JAIL_IMAGE_MAX]; /* of the image that stands for "host" */
+    bool busy, again;
+    unsigned left; /* answers that are still to come */
+    int watch;     /* inotify, of STATE/images */
+    struct loop_source src;
+    struct loop_timer timer;
 };
 
 enum container_phase {
@@ -82,8 +93,10 @@ struct maker {
     struct engine *engine;
     uint64_t life; /* of the engine, when it was last swept */
     uint64_t serial;
-    char tag[24];     /* of this pinfold-init */
-    char *profile[2]; /* by enum policy_syscalls */
+    char tag[24]; /* of this pinfold-init */
+    /* By enum policy_syscalls; and the path of the same as a file, which is what Podman takes. */
+    char *profile[2];
+    char profile_path[2][MAKER_PATH_MAX];
     struct container *containers;
     struct maker_image image[MAKER_IMAGES_MAX];
     unsigned images, image_next;
@@ -91,7 +104,11 @@ struct maker {
     bool sweeping, sweep_again, swept;
     unsigned sweep_left;
     struct loop_timer sweep_timer;
+    struct maker_prune prune;
 };
+
+/* maker.c: how the engine calls an imported image. */
+void maker_image_ref(const struct maker *m, const uint8_t sha256[32], char out[JAIL_IMAGE_MAX]);
 
 /* container.c */
 int container_begin(void *arg, struct jail *jail, const struct jail_plan *plan, struct err *err);
@@ -107,9 +124,16 @@ bool container_stopped(struct container *c);
 
 /* derive.c: container_create() or container_fail() follows. */
 void derive_image(struct container *c);
+/* The name of what is derived of the image with this id of the engine's; "" = of none. */
+int derive_name(const struct maker *m, const char *id, char out[JAIL_IMAGE_MAX]);
 
 /* Ends what is being loaded. */
 void derive_stop(struct maker *m);
 
 /* sweep.c: removes what nobody knows, as soon as the engine answers. */
 void sweep_soon(struct maker *m, uint64_t wait_ns);
+
+/* prune.c: the same for images, also whenever the state directory has others. */
+int prune_start(struct maker *m, struct err *err);
+void prune_stop(struct maker *m);
+void prune_soon(struct maker *m, uint64_t wait_ns);

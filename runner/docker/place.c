@@ -38,10 +38,8 @@
 #define PLACE_ROUNDS_MAX 256
 
 struct place {
-    pid_t pid; /* process 1, outside */
-    int pidfd;
+    struct place_wish wish;
     struct apart apart;
-    uint32_t writable;
     int proc; /* the host's: this process is not in that of the container */
     int root; /* of the container */
     int base; /* of the writable file system */
@@ -69,11 +67,11 @@ static int place_ids(struct place *p, struct err *err) {
     if (p->proc < 0) {
         return err_sys(err, "opening /proc");
     }
-    return apart_ids(p->proc, p->pid, p->pidfd, &p->apart, err);
+    return apart_ids(p->proc, p->wish.pid, p->wish.pidfd, &p->apart, err);
 }
 
 static int place_enter(struct place *p, struct err *err) {
-    if (setns(p->pidfd, CLONE_NEWNS) != 0) {
+    if (setns(p->wish.pidfd, CLONE_NEWNS) != 0) {
         return err_sys(err, "entering the mount namespace of a container");
     }
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
@@ -187,14 +185,27 @@ static int place_terminals(struct place *p, struct err *err) {
     return rc;
 }
 
+static int place_number(int fs, const char *key, uint64_t value) {
+    char text[32];
+    (void)snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+    return fsconfig(fs, FSCONFIG_SET_STRING, key, text, 0);
+}
+
+/* Its size is set here as well: the engine may have read a number in its own way. */
 static int place_base(struct place *p, struct err *err) {
-    struct statfs fs;
+    struct statfs st;
     p->base = mnt_open_target(p->root, "workspace", S_IFDIR, err);
     if (p->base < 0) {
         return -1;
     }
-    if (fstatfs(p->base, &fs) != 0 || fs.f_type != PLACE_TMPFS_MAGIC) {
+    if (fstatfs(p->base, &st) != 0 || st.f_type != PLACE_TMPFS_MAGIC) {
         return err_set(err, ERR_STATE, ENOTSUP, "the engine mounted no tmpfs on /workspace");
+    }
+    fd_cleanup int fs = fspick(p->base, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);
+    if (fs < 0 || place_number(fs, "size", p->wish.disk_bytes) != 0 ||
+        place_number(fs, "nr_inodes", p->wish.inodes) != 0 ||
+        fsconfig(fs, FSCONFIG_CMD_RECONFIGURE, NULL, NULL, 0) != 0) {
+        return err_sys(err, "setting the size of what can be written");
     }
     return 0;
 }
@@ -218,12 +229,12 @@ static int place_bind(struct place *p, const struct place_dir *d, struct err *er
 
 static int place_writable(struct place *p, struct err *err) {
     umask(0);
-    if ((p->writable & WIRE_WRITABLE_SHM) && mkdirat(p->root, "dev/shm", 0755) != 0 &&
+    if ((p->wish.writable & WIRE_WRITABLE_SHM) && mkdirat(p->root, "dev/shm", 0755) != 0 &&
         errno != EEXIST) {
         return err_sys(err, "making /dev/shm");
     }
     for (size_t i = 0; i < sizeof place_dirs / sizeof place_dirs[0]; i++) {
-        if ((p->writable & place_dirs[i].bit) && place_bind(p, &place_dirs[i], err) != 0) {
+        if ((p->wish.writable & place_dirs[i].bit) && place_bind(p, &place_dirs[i], err) != 0) {
             return -1;
         }
     }
@@ -294,20 +305,19 @@ static void __attribute__((noreturn)) place_child(struct place *p, int sock) {
 }
 
 /* The child holds copies of all that the shard has open: for as long as it takes, and no longer. */
-int place_start(pid_t init, int pidfd, uint32_t writable, int *sock, pid_t *child,
-                struct err *err) {
+int place_start(const struct place_wish *wish, int *sock, pid_t *child, struct err *err) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0) {
         return err_sys(err, "making a socket");
     }
     pid_t pid = fork();
     if (pid == 0) {
-        struct place p = {.pid = init, .writable = writable, .proc = -1, .root = -1, .base = -1};
-        if (dup2(pidfd, 0) < 0 || dup2(pair[1], 1) < 0 ||
+        struct place p = {.wish = *wish, .proc = -1, .root = -1, .base = -1};
+        if (dup2(wish->pidfd, 0) < 0 || dup2(pair[1], 1) < 0 ||
             syscall(SYS_close_range, 3, ~0U, 0) != 0) {
             _exit(1);
         }
-        p.pidfd = 0;
+        p.wish.pidfd = 0;
         place_child(&p, 1);
     }
     fd_close(&pair[1]);

@@ -15,7 +15,14 @@ struct place_report {
     char text[256];
 };
 
-/* Forks a process that enters the mount namespace of `pidfd`, which is process `init`, walks the
- * list of steps of place.c and sends one datagram on a socket, of which the caller gets the other
- * end in *sock: struct place_report, with the root of the writable file system when all is well. */
-int place_start(pid_t init, int pidfd, uint32_t writable, int *sock, pid_t *child, struct err *err);
+struct place_wish {
+    pid_t pid; /* process 1, outside */
+    int pidfd; /* of it */
+    uint32_t writable;
+    uint64_t disk_bytes, inodes; /* of all that can be written; not every engine takes the second */
+};
+
+/* Forks a process that enters the mount namespace of that process, walks the list of steps of
+ * place.c and sends one datagram on a socket, of which the caller gets the other end in *sock:
+ * struct place_report, with the root of the writable file system when all is well. */
+int place_start(const struct place_wish *wish, int *sock, pid_t *child, struct err *err);

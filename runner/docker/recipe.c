@@ -13,6 +13,7 @@
 
 #define RECIPE_BLOCK 512u
 #define RECIPE_PERIOD_US 100000u
+#define RECIPE_NPROC 32768u /* what Podman has itself, and no more */
 
 /* The engine's own list, and what setup_masks and setup_covered in init/setup.c add to it. */
 static const char *const recipe_masked[] = {
@@ -68,17 +69,20 @@ static json_t *recipe_ulimits(const struct recipe *r) {
     recipe_ulimit(list, "fsize", RLIMIT_FSIZE, v[LIMIT_FILE_BYTES], v[LIMIT_FILE_BYTES]);
     recipe_ulimit(list, "stack", RLIMIT_STACK, 8388608, v[LIMIT_STACK_BYTES]);
     recipe_ulimit(list, "memlock", RLIMIT_MEMLOCK, 65536, 65536);
+    if (r->podman) { /* which would set its own, that it may not be allowed to; pids are a group's
+                      */
+        recipe_ulimit(list, "nproc", RLIMIT_NPROC, RECIPE_NPROC, RECIPE_NPROC);
+    }
     return list;
 }
 
 /* All that can be written is one tmpfs, so that its size and inode count are the disk limits of the
- * jail; the runner binds its directories to their places (place.h). */
+ * jail; the runner sets the count, which Podman does not take, and binds its directories to their
+ * places (place.h). */
 static json_t *recipe_tmpfs(const struct recipe *r) {
     char options[160];
-    (void)snprintf(options, sizeof options,
-                   "rw,exec,nosuid,nodev,mode=0755,size=%llu,nr_inodes=%llu",
-                   (unsigned long long)r->limits.v[LIMIT_DISK_BYTES],
-                   (unsigned long long)r->limits.v[LIMIT_INODES]);
+    (void)snprintf(options, sizeof options, "rw,exec,nosuid,nodev,mode=0755,size=%llu",
+                   (unsigned long long)r->limits.v[LIMIT_DISK_BYTES]);
     return json_pack("{s:s}", "/workspace", options);
 }
 

@@ -4,6 +4,9 @@
  * host's, a device, a network or a name space of the host's. */
 #pragma once
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "buf.h"
 #include "err.h"
 #include "limit.h"
@@ -20,10 +23,11 @@ struct recipe {
     const char *owner;   /* of the runner: how a later start finds what this one left */
     const char *name;    /* of the container */
     const char *image;   /* one that recipe_layer() is in */
-    const char *seccomp; /* the profile, as JSON */
+    const char *seccomp; /* the profile, as JSON or as a path */
     struct limits limits;
     struct limits ceiling; /* of the hard rlimits */
     uint64_t core_bytes;
+    bool podman;
 };
 
 /* The body of POST /containers/create. */

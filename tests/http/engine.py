@@ -71,10 +71,7 @@ class Engine:
 
     def _start(self, seconds=40):
         # Its mounts come and go; tests beside this one look at those of the host.
-        command = ["unshare", "--mount", "--propagation", "slave"]
-        command += ["dockerd", "--data-root", self.work + "/data", "--exec-root", self.work + "/exec"]
-        command += ["-H", "unix://" + self.socket, "--pidfile", self.work + "/pid"]
-        command += ["--bridge=none", "--iptables=false", "--ip6tables=false"]
+        command = ["unshare", "--mount", "--propagation", "slave"] + self.command()
         with open(self.work + "/log", "ab") as out:
             self.child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
@@ -88,8 +85,13 @@ class Engine:
             except OSError:
                 pass
             if self.child.poll() is not None or time.monotonic() > end:
-                fail("dockerd did not start\n%s", clean.read(self.work + "/log")[-2000:].decode())
+                fail("%s did not start\n%s", self.command()[0], clean.read(self.work + "/log")[-2000:].decode())
             time.sleep(0.05)
+
+    def command(self):
+        command = ["dockerd", "--data-root", self.work + "/data", "--exec-root", self.work + "/exec"]
+        command += ["-H", "unix://" + self.socket, "--pidfile", self.work + "/pid"]
+        return command + ["--bridge=none", "--iptables=false", "--ip6tables=false"]
 
     def ask(self, method, path, body=None, kind="application/json", timeout=60):
         one = Connection(self.socket, timeout)
@@ -110,8 +112,7 @@ class Engine:
         return self.json("/containers/json?all=1")
 
     def load(self, name, data):
-        repo, tag = name.split(":")
-        path = "/v1.41/images/create?fromSrc=-&repo=%s&tag=%s" % (repo, tag)
+        path = "/v1.41/images/create?fromSrc=-&repo=" + name
         status, text = self.ask("POST", path, data, "application/x-tar", 300)
         if status != 200 or b'"error"' in text:
             fail("the engine did not take an image: %d %s", status, text)
@@ -144,6 +145,49 @@ class Engine:
         shutil.rmtree(self.work, ignore_errors=True)
         if self in _engines:
             _engines.remove(self)
+
+
+class Remapped(Engine):
+    """dockerd whose containers have ids of their own outside: those of a user of the tests'."""
+
+    def command(self):
+        os.chmod(self.work, 0o711)  # the user that is root inside goes through it
+        return super().command() + ["--userns-remap=" + _remap_user()]
+
+
+def _remap_user():
+    """A user with a range of ids in /etc/subuid and /etc/subgid, both."""
+    names = []
+    for path in ("/etc/subuid", "/etc/subgid"):
+        lines = [line.split(":") for line in clean.read(path).decode().split()]
+        names.append([one[0] for one in lines if int(one[2]) >= 65536])
+    both = [name for name in names[0] if name in names[1]]
+    return both[0] if both else "default"  # which dockerd makes itself
+
+
+class Podman(Engine):
+    """Podman's service that speaks the API of Docker. Its default runtime refuses hosts with both
+    kinds of control groups; runc takes all."""
+
+    def command(self):
+        command = ["podman", "--root", self.work + "/data", "--runroot", self.work + "/run"]
+        command += ["--tmpdir", self.work + "/tmp", "--cgroup-manager=cgroupfs", "--events-backend=none"]
+        if shutil.which("runc"):
+            command.append("--runtime=runc")
+        return command + ["system", "service", "--time=0", "unix://" + self.socket]
+
+    def stop(self, number=signal.SIGTERM):
+        """What it starts outlives it."""
+        try:
+            for one in self.containers():
+                self.ask("DELETE", "/v1.41/containers/%s?force=1" % one["Id"])
+        except (OSError, AssertionError):
+            pass
+        super().stop(number)
+
+
+KINDS = {"docker": Engine, "remapped": Remapped, "podman": Podman}
+kind = "docker"  # of the shared one
 
 
 @atexit.register
@@ -227,7 +271,7 @@ def _slim(entry):
 def shared():
     """The engine of this test run, with the images."""
     if not _engines:
-        Engine().start()
+        KINDS[kind]().start()
         _engines[0].load(BUSYBOX, busybox())
         _engines[0].load(IMAGE, host())
     elif _engines[0].child is None or _engines[0].child.poll() is not None:

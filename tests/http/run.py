@@ -1,14 +1,15 @@
 #!/usr/bin/python3
 """Runs the HTTP tests against real servers and prints TAP.
 
-    run.py [--only PATTERN] [--part PART] [--quick] [--sanitized] [--backend docker] [--list]
+    run.py [--only PATTERN] [--part PART] [--quick] [--sanitized] [--backend docker]
+           [--engine podman] [--list]
 
 --only takes a regular expression that is searched in "module: name"; it may be given several
 times. All tests share one server and runner, on a free loopback port and a temporary state
 directory, except those that bring their own. --part takes a part of them, so that two can run at
 once: shared, own (pairs of their own), docker (which start an engine) or alone (what needs the machine for itself). --sanitized takes the server that was built with
 sanitizers and the tests that send it what is hostile. --backend docker runs those of the shared pair on containers of a Docker engine of its
-own (engine.py). After every test the shared pair must be
+own (engine.py); --engine takes another one: podman, or remapped (a dockerd that maps users). After every test the shared pair must be
 clean (see clean.py)."""
 
 import argparse
@@ -28,6 +29,7 @@ import box
 import canary
 import check
 import differs
+import engine
 import harness
 import suite
 
@@ -232,6 +234,7 @@ def main():
     parser.add_argument("--sanitized", action="store_true")
     parser.add_argument("--tls", action="store_true", help="speak HTTPS in every test")
     parser.add_argument("--backend", choices=("native", "docker"), default="native")
+    parser.add_argument("--engine", choices=sorted(engine.KINDS), default="docker")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     load()
@@ -246,6 +249,7 @@ def main():
     if arguments.backend == "docker" and harness.why_no_docker():
         print("Bail out! %s" % harness.why_no_docker())
         return 1
+    engine.kind = arguments.engine
     if arguments.sanitized:
         harness.use_sanitized()
     if arguments.tls:

@@ -71,7 +71,21 @@ def run(backend="docker", **request):
 
 
 def ours(one):
-    return [c for c in one.engine.containers() if "dev.pinfold.owner" in c["Labels"]]
+    """Containers of this runner."""
+    found = [c for c in one.engine.containers() if "dev.pinfold.owner" in c["Labels"]]
+    return [c for c in found if c["Labels"]["dev.pinfold.owner"] != "0" * 32]
+
+
+def owner():
+    """What labels and names all that this runner made, and nobody can guess."""
+    names = {c["Labels"]["dev.pinfold.owner"] for c in ours(pair())}
+    check.equal(len(names), 1, "owners of the containers: %r" % names)
+    check.equal(len(next(iter(names))), 32, "digits")
+    return next(iter(names))
+
+
+def tags():
+    return {t for i in pair().engine.json("/images/json") for t in i["RepoTags"] or []}
 
 
 def until(what, seconds, condition):
@@ -252,8 +266,7 @@ def _(_):
         check.equal(answer["backend"], backend, "backend")
         digests.add(answer["image_digest"])
     check.equal(len(digests), 1, "digests")
-    tags = [t for i in one.engine.json("/images/json") for t in i["RepoTags"] or []]
-    check.equal(len([t for t in tags if t.startswith("pinfold-image:")]), 1, "images of the engine")
+    check.equal(len([t for t in tags() if t.startswith("pinfold-image:")]), 1, "images of the engine")
 
 
 def put_image(one, word):
@@ -288,12 +301,34 @@ def _(_):
         image(one, "remove", "turn")
         new = put_image(one, b"new")
     answer = one.client.wait_done(number, 40)
-    check.true(not one.engine.has("pinfold-image:" + old), "the engine has the new files by the old digest")
+    name = "pinfold-image:%s-%s" % (owner(), old)
+    check.true(not one.engine.has(name), "the engine has the new files by the old digest")
     if answer["ok"]:
         check.fail("it ran: %s", answer["steps"][0]["stdout"])
     answer = check.ok(run(image="turn", argv=["cat", "/marker"]))
     check.equal((check.text(answer), answer["image_digest"]), ("new", "sha256:" + new), "the next run")
     image(one, "remove", "turn")
+
+
+@docker("images that were made of one that is removed or replaced go, and nobody else's")
+def _(_):
+    one = pair()
+    check.equal(one.engine.ask("POST", "/v1.41/images/%s/tag?repo=pinfold-jail&tag=%s-a-b" % (
+        engine.BUSYBOX, "0" * 32))[0], 201, "another owner's image")
+    old = "pinfold-image:%s-%s" % (owner(), put_image(one, b"first"))
+    before = tags()
+    check.equal(check.text(check.ok(run(image="turn", argv=["cat", "/marker"]))), "first", "marker")
+    made = tags() - before
+    check.true(old in made and len(made) == 2, "what was made of it: %r" % made)
+    image(one, "remove", "turn")
+    new = "pinfold-image:%s-%s" % (owner(), put_image(one, b"second"))
+    until("both to go", 60, lambda: not made & tags())
+    check.equal(check.text(check.ok(run(image="turn", argv=["cat", "/marker"]))), "second", "marker")
+    check.true(new in tags(), "the new one")
+    image(one, "remove", "turn")
+    until("the new one to go", 60, lambda: new not in tags())
+    check.equal(before - tags(), set(), "what was there before")
+    check.ok(run(argv=["true"]))
 
 
 @docker("receipts say that it was a container")
@@ -397,12 +432,11 @@ def _(_):
     one = pair()
     before = {c["Id"] for c in ours(one)}
     check.true(before, "no container is there")
-    # One that process 1 does not take with it: of an earlier life, not running.
-    owner = ours(one)[0]["Labels"]["dev.pinfold.owner"]
-    body = json.dumps(
-        {"Image": engine.BUSYBOX, "Cmd": ["/bin/true"], "Labels": {"dev.pinfold.owner": owner}}
-    )
-    check.equal(one.engine.ask("POST", "/v1.41/containers/create?name=left", body)[0], 201, "left")
+    # One that process 1 does not take with it: of an earlier life, not running. And another runner's.
+    for name, label in (("left", owner()), ("another", "0" * 32)):
+        body = {"Image": engine.BUSYBOX, "Cmd": ["/bin/true"], "Labels": {"dev.pinfold.owner": label}}
+        status, _ = one.engine.ask("POST", "/v1.41/containers/create?name=" + name, json.dumps(body))
+        check.equal(status, 201, name)
     os.kill(one.docker.pid, signal.SIGKILL)
     one.docker.wait(5)
     check.ok(run("native", argv=["true"]))
@@ -411,7 +445,10 @@ def _(_):
     until("readiness turns green", 30, lambda: one.probe("/readyz") == 200)
     left = {c["Id"] for c in ours(one)} & before
     check.equal(left, set(), "containers of the life before")
-    check.true(all("/left" not in c["Names"] for c in ours(one)), "a container that did not run")
+    names = [name for c in one.engine.containers() for name in c["Names"]]
+    check.true("/left" not in names, "a container that did not run")
+    check.true("/another" in names, "another runner's container")
+    one.engine.ask("DELETE", "/v1.41/containers/another")
     check.ok(run(argv=["true"]))
 
 
