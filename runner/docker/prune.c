@@ -151,6 +151,18 @@ static void prune_one(struct maker *m, struct prune_wanted *w, const char *tag, 
     log_end(&l);
 }
 
+/* What this runner makes containers of when they are of no imported image, whatever that has become
+ * meanwhile: until it starts again, those are made of what it found. */
+static int prune_used(const struct maker *m, struct prune_wanted *w) {
+    int rc = 0;
+    for (unsigned i = 0; i < m->images && rc == 0; i++) {
+        if (m->cfg.host_image != NULL && strcmp(m->image[i].ref, m->cfg.host_image) == 0) {
+            rc = prune_want(w, m->image[i].derived);
+        }
+    }
+    return rc;
+}
+
 static void prune_listed(void *arg, const struct engine_reply *reply) {
     struct maker *m = arg;
     char derived[JAIL_IMAGE_MAX];
@@ -160,6 +172,7 @@ static void prune_listed(void *arg, const struct engine_reply *reply) {
                        : NULL;
     bool well = w != NULL && json_is_array(root);
     well = well && (m->cfg.images_dirfd < 0 || prune_imported(m, w) == 0);
+    well = well && prune_used(m, w) == 0;
     well = well && derive_name(m, "", derived) == 0 && prune_want(w, derived) == 0;
     if (well && m->prune.host_id[0] != '\0') {
         well = derive_name(m, m->prune.host_id, derived) == 0 && prune_want(w, derived) == 0;

@@ -19,6 +19,7 @@
 
 #include "fd.h"
 
+#define LAYERS_DISK_NOBODY "65534" /* no command has this id */
 #define LAYERS_DISK_BLOCK 4096u
 #define LAYERS_DISK_INODE 256u
 #define LAYERS_DISK_SLACK (8ull << 20)
@@ -122,7 +123,7 @@ static int layers_disk_format(int file, uint64_t inodes, struct err *err) {
     return err_set(err, ERR_STATE, EIO, "mkfs.ext4 failed with status 0x%x", (unsigned)status);
 }
 
-/* What there is more than promised is kept for the host's root, who never comes. */
+/* What there is more than promised is kept for a user who never comes: layers_disk_mount(). */
 static int layers_disk_reserve(int file, uint64_t bytes, struct err *err) {
     uint32_t blocks;
     uint32_t free;
@@ -180,6 +181,11 @@ static int layers_disk_mount(const char *device, struct err *err) {
         if (fsconfig(fs, FSCONFIG_SET_FLAG, flags[i], NULL, 0) != 0) {
             return err_sys(err, "set %s on a new ext4", flags[i]);
         }
+    }
+    /* Who writes through an overlay has the ids of who mounted it, which in a container is user 0:
+     * what is kept for root would be there for the taking. */
+    if (fsconfig(fs, FSCONFIG_SET_STRING, "resuid", LAYERS_DISK_NOBODY, 0) != 0) {
+        return err_sys(err, "set resuid of a new ext4");
     }
     if (fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) != 0) {
         return err_sys(err, "open the new ext4 on %s", device);

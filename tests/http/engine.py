@@ -317,13 +317,13 @@ class DockerPair(harness.Pair):
         if not self.native:
             self.runner = self.docker
 
-    def start(self, seconds=60):
+    def start(self, seconds=150):
         super().start(seconds)
         if self.native:
             self.wait_docker(seconds)
         return self
 
-    def wait_docker(self, seconds=60):
+    def wait_docker(self, seconds=150):
         """Until the server knows both."""
         end = time.monotonic() + seconds
         while True:
