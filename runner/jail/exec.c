@@ -20,13 +20,12 @@
 #include "str.h"
 
 #define EXEC_DRAIN_NS (100 * CLOCK_NS_PER_MS) /* for what flushes after its parent is gone */
-#define EXEC_EMPTY_NS (5 * CLOCK_NS_PER_S)    /* from kill to an empty cgroup */
+/* As in exec_held.c: it counts looks, for this process waits for its turn, too. */
+#define EXEC_EMPTY_LOOKS (60 * 500u)          /* of EXEC_POLL_NS, from kill to an empty cgroup */
 #define EXEC_POLL_NS (2 * CLOCK_NS_PER_MS)    /* while waiting for either */
 #define EXEC_WATCH_NS (20 * CLOCK_NS_PER_MS)  /* counters that a request wants to end on */
 #define EXEC_PREPARE_NS (60 * CLOCK_NS_PER_S) /* to unpack files, at most */
 #define EXEC_SIGNAL_NS (1 * CLOCK_NS_PER_MS)  /* between looks for the start of a command */
-#define EXEC_HELD_NS (1 * CLOCK_NS_PER_S)     /* from its death to a look at who holds it back */
-#define EXEC_REPORT_NS (8 * CLOCK_NS_PER_S)   /* from its death to the report of process 1 */
 #define EXEC_FILTERED_MAX 64
 #define EXEC_CPU_IDLE_NS (8 * CLOCK_NS_PER_MS)
 #define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS /* grain of the CPU limit */
@@ -82,27 +81,15 @@ static void exec_talk(void *arg, uint32_t events) {
     }
 }
 
-static void exec_held(void *arg);
-
-/* It is dead, or will be in no time: from now on the report of process 1 is waited for. */
-static void exec_expect_report(struct exec *x) {
-    uint64_t now = clock_mono_ns();
-    if (x->state == EXEC_RUNNING && x->held_ns == 0) {
-        x->held_ns = now;
-        (void)loop_timer_at(x->jail->host->loop, &x->drain_timer, now + EXEC_HELD_NS, exec_held, x,
-                            NULL);
-    }
-}
-
 static void exec_kill(struct exec *x) {
     struct err err;
     x->killed = true;
-    x->drain_deadline_ns = clock_mono_ns() + EXEC_EMPTY_NS; /* also when it drains already */
+    x->looks = 0;
     if (cgroup_step_kill(x->jail->host->cgroups, &x->cgroup, &err) != 0) {
         jail_fail(x->jail, "kill", err.code, err.text);
         return;
     }
-    exec_expect_report(x);
+    exec_held_expect(x);
 }
 
 void exec_stop(struct exec *x, enum cause cause) {
@@ -399,45 +386,6 @@ static int exec_measure(struct exec *x, struct err *err) {
     return 0;
 }
 
-/* -> the process that traces `pid`, 0 = none */
-static pid_t exec_tracer(pid_t pid) {
-    static const char field[] = "\nTracerPid:\t";
-    char path[64];
-    char text[4096];
-    (void)snprintf(path, sizeof path, "/proc/%d/status", (int)pid);
-    fd_cleanup int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-    text[n > 0 ? n : 0] = '\0';
-    const char *at = strstr(text, field);
-    return at == NULL ? 0 : (pid_t)strtol(at + sizeof field - 1, NULL, 10);
-}
-
-/* Whoever traces a process is told of its death first, and until he has listened, its parent is
- * not: a program of another execution could so keep this one from ever ending. It is killed. The
- * directory in /proc stands for the very process that was looked at, whoever gets its number. */
-static void exec_held(void *arg) {
-    struct exec *x = arg;
-    char path[64];
-    struct stat st;
-    if (x->state != EXEC_RUNNING) {
-        return;
-    }
-    if (x->frozen) {
-        x->held_ns = clock_mono_ns(); /* who holds it back stands still as well */
-    }
-    if (clock_mono_ns() >= x->held_ns + EXEC_REPORT_NS) {
-        jail_fail(x->jail, "wait", ETIMEDOUT, "process 1 did not report the end of a command");
-        return;
-    }
-    (void)snprintf(path, sizeof path, "/proc/%d", (int)exec_tracer(x->outside_pid));
-    fd_cleanup int tracer = x->frozen ? -1 : open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (tracer >= 0 && fstatat(tracer, "ns/pid", &st, 0) == 0 && st.st_ino == x->jail->pid_ns) {
-        (void)syscall(SYS_pidfd_send_signal, tracer, SIGKILL, NULL, 0);
-    }
-    (void)loop_timer_at(x->jail->host->loop, &x->drain_timer, clock_mono_ns() + EXEC_HELD_NS,
-                        exec_held, x, NULL);
-}
-
 /* The command's first process is gone, and process 1 is about to report it. If nothing of the step
  * is left, what it used is known now, and need not be looked up when the report is here. */
 static void exec_gone(void *arg, uint32_t events) {
@@ -449,7 +397,7 @@ static void exec_gone(void *arg, uint32_t events) {
     }
     exec_hear(x);
     x->measured = cgroup_step_populated(&x->cgroup, NULL) == 0 && exec_measure(x, NULL) == 0;
-    exec_expect_report(x);
+    exec_held_expect(x);
 }
 
 /* Only to be quick: without it the end is told just as well. */
@@ -545,11 +493,11 @@ static void exec_drain(void *arg) {
         exec_finish(x);
         return;
     }
-    if (now >= x->drain_deadline_ns) {
-        if (x->killed) {
-            jail_fail(x->jail, "kill", EBUSY, "processes of a step did not die");
-            return;
-        }
+    if (x->killed && ++x->looks > EXEC_EMPTY_LOOKS) {
+        jail_fail(x->jail, "kill", EBUSY, "processes of a step did not die");
+        return;
+    }
+    if (!x->killed && now >= x->drain_deadline_ns) {
         (void)cgroup_step_count(x->jail->host->cgroups, &x->cgroup, &x->stragglers, NULL);
         exec_kill(x);
     }
@@ -574,7 +522,8 @@ void exec_exited(struct exec *x, int status, uint64_t mono_ns) {
     loop_timer_stop(loop, &x->wall_timer);
     loop_timer_stop(loop, &x->cpu_timer);
     loop_timer_stop(loop, &x->watch_timer);
-    x->drain_deadline_ns = clock_mono_ns() + (x->killed ? EXEC_EMPTY_NS : EXEC_DRAIN_NS);
+    x->drain_deadline_ns = clock_mono_ns() + EXEC_DRAIN_NS;
+    x->looks = 0;
     exec_drain(x);
 }
 

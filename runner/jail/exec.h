@@ -62,7 +62,9 @@ struct exec {
     uint64_t cpu_before_ns;                  /* used by the child before exec */
     uint64_t received_ns, sent_ns, began_ns; /* began: at exec */
     uint64_t drain_deadline_ns;
-    uint64_t held_ns; /* since when the report of its death is due; 0 = it is not */
+    bool expected;  /* the report of its death is due */
+    unsigned looks; /* since then, or since it was killed and the rest must go */
+    unsigned stuck; /* of these, the last ones in which nothing stood in the way of the report */
     uint64_t cpu_seen_ns, cpu_wait_ns; /* at the last look at the CPU usage */
     uint32_t kind;
     uint32_t end_on;
@@ -112,6 +114,11 @@ void exec_filtered(struct exec *exec, pid_t pid, int nr, uint32_t arch);
 
 /* Ends it for a cause that is not its own. The first cause counts. */
 void exec_stop(struct exec *exec, enum cause cause);
+
+/* exec_held.c: it is dead, or will be in no time; from now on the report of process 1 is waited
+ * for.
+ */
+void exec_held_expect(struct exec *exec);
 
 /* Stops timers, closes descriptors. Its cgroup is removed by exec_remove(), 0 when gone, -1 when it
  * must be tried again. */

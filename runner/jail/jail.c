@@ -20,10 +20,11 @@
 #include "fd.h"
 #include "str.h"
 
-#define JAIL_BUILD_NS (10 * CLOCK_NS_PER_S)
+/* For what never happens; a host that is slow may take seconds. */
+#define JAIL_BUILD_NS (60 * CLOCK_NS_PER_S)
 /* An engine has timeouts of its own, which say more. */
-#define JAIL_CONTAINED_NS (45 * CLOCK_NS_PER_S)
-#define JAIL_REMOVE_NS (10 * CLOCK_NS_PER_S)
+#define JAIL_CONTAINED_NS (60 * CLOCK_NS_PER_S)
+#define JAIL_REMOVE_NS (60 * CLOCK_NS_PER_S)
 #define JAIL_RETRY_NS (2 * CLOCK_NS_PER_MS)
 
 static void jail_unborn(void *arg);

@@ -83,7 +83,7 @@ static int spawn_child(void *arg) {
     static const char *const argv[] = {"pinfold-init", NULL};
     static const char *const env[] = {NULL};
     struct spawn *s = arg;
-    const struct timespec patience = {.tv_sec = 5};
+    const struct timespec patience = {.tv_sec = 60};
     uint32_t go;
     /* The runner may die at any moment, with nobody left to say go. */
     spawn_step(s, SPAWN_WAIT, rawcall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0));
