@@ -24,9 +24,10 @@
 #define ACCOUNTS_TOKEN_ID_SIZE 32          /* "tok_" and 24 of [a-z0-9] */
 #define ACCOUNTS_LABEL_SIZE 128            /* NUL included */
 #define ACCOUNTS_RUN_ID_SIZE 32
-#define ACCOUNTS_DEPTH_MAX 8        /* of child tokens */
-#define ACCOUNTS_POLICIES_MAX 64u   /* names that one token lists */
-#define ACCOUNTS_USERS_MAX 100000u  /* deleted ones included */
+#define ACCOUNTS_DEPTH_MAX 8       /* of child tokens */
+#define ACCOUNTS_POLICIES_MAX 64u  /* names that one token lists */
+#define ACCOUNTS_USERS_MAX 100000u /* deleted ones included */
+#define ACCOUNTS_TRACE_SIZE 24u
 #define ACCOUNTS_TOKENS_MAX 200000u /* of everybody */
 #define ACCOUNTS_ENDED_MAX 10000u   /* child tokens of one user, also those that are over */
 #define ACCOUNTS_CHILDREN_MAX 1000u /* live ones of one user */
@@ -77,6 +78,8 @@ struct accounts_token {
     unsigned depth;                  /* of parents above it */
     /* The run or execution inside which it was made; "" = none. */
     char from_run[ACCOUNTS_RUN_ID_SIZE];
+    /* Its trace and span, for when it is not kept any more; zeros = not known. */
+    uint8_t from_trace[ACCOUNTS_TRACE_SIZE];
     unsigned scopes;     /* enum accounts_scope */
     uint64_t created_ms; /* since the epoch, as are the next two */
     uint64_t expires_ms; /* it is refused from then on; ACCOUNTS_NEVER */

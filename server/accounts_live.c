@@ -109,10 +109,8 @@ static void accounts_live_committed(void *arg, int rc, const struct err *why) {
 }
 
 static void accounts_live_wait(struct accounts_live *l) {
-    l->waiter = (struct store_waiter){.fn = accounts_live_committed,
-                                      .arg = l,
-                                      .next = l->waiter.next,
-                                      .waiting = l->waiter.waiting};
+    l->waiter.fn = accounts_live_committed;
+    l->waiter.arg = l;
     store_then(l->store, &l->waiter);
 }
 

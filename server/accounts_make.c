@@ -126,6 +126,7 @@ int accounts_make_token(const struct accounts_wish *w, const struct accounts_use
                                    .quota = w->quota,
                                    .cpu_budget_ms = w->cpu_budget_ms,
                                    .runs_budget = w->runs_budget};
+    memcpy(row->from_trace, w->from_trace, sizeof(row->from_trace));
     row->scopes = w->scopes != 0 ? w->scopes
                   : user->admin  ? ACCOUNTS_SCOPES_ALL
                                  : ACCOUNTS_SCOPES_USER;

@@ -8,8 +8,9 @@
 
 struct accounts_wish {
     const char *label, *from_run; /* "" = none */
-    unsigned scopes;              /* 0 = as is usual, or as the parent has, but not admin */
-    const char *policies;         /* in the form of accounts_token; NULL = all, or the parent's */
+    uint8_t from_trace[ACCOUNTS_TRACE_SIZE];
+    unsigned scopes;      /* 0 = as is usual, or as the parent has, but not admin */
+    const char *policies; /* in the form of accounts_token; NULL = all, or the parent's */
     uint64_t expires_ms, until_ms;
     struct quota_limits quota;
     uint64_t cpu_budget_ms, runs_budget; /* UINT64_MAX, and never: no bound, or the parent's */

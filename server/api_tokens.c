@@ -155,22 +155,21 @@ void api_tokens_create(struct server *s, struct http_req *req, const struct rout
     account_request_done(&r);
 }
 
-/* What is named must be the caller's. */
-static int api_tokens_check_run(struct server *s, const struct http_req *req, const char *id,
-                                struct api_error *error) {
-    if (id == NULL || traces_has(s, req->user_name, id))
-        return 0;
-    return api_error_set(error, 404, "not_found", "/from_run", "There is no such run.");
-}
-
-/* A run or execution that does not name itself may be named by the request's traceparent, which is
- * what TRACEPARENT says inside. */
-static bool api_tokens_look_above(struct server *s, struct http_req *req,
-                                  struct accounts_wish *wish) {
-    const char *id = wish->from_run[0] == '\0' ? traces_of_parent(s, req) : NULL;
-    if (id != NULL && strlen(id) < ACCOUNTS_RUN_ID_SIZE)
-        wish->from_run = id;
-    return true;
+/* The run or execution that it is made in: the one that is named, which must be the caller's, else
+ * the one of the request's traceparent, which is what TRACEPARENT says inside. */
+static int api_tokens_from(struct server *s, struct http_req *req, struct accounts_wish *wish,
+                           struct api_error *error) {
+    struct trace trace = {0};
+    const char *id = wish->from_run[0] == '\0' ? traces_of_parent(s, req) : wish->from_run;
+    if (id == NULL || strlen(id) >= ACCOUNTS_RUN_ID_SIZE)
+        id = "";
+    bool found = id[0] != '\0' && traces_of_id(s, req->user_name, id, &trace);
+    if (!found && wish->from_run[0] != '\0')
+        return api_error_set(error, 404, "not_found", "/from_run", "There is no such run.");
+    wish->from_run = id;
+    memcpy(wish->from_trace, trace.id, sizeof(trace.id));
+    memcpy(wish->from_trace + sizeof(trace.id), trace.span, sizeof(trace.span));
+    return 0;
 }
 
 void api_tokens_child(struct server *s, struct http_req *req, const struct route_args *args) {
@@ -183,9 +182,8 @@ void api_tokens_child(struct server *s, struct http_req *req, const struct route
         http_reply_error(req, &error);
         return;
     }
-    if (api_tokens_check_run(s, req, r.from_run, &error) == 0 &&
-        api_tokens_wish(&r, &wish, &policies, &error) == 0 &&
-        api_tokens_look_above(s, req, &wish) &&
+    if (api_tokens_wish(&r, &wish, &policies, &error) == 0 &&
+        api_tokens_from(s, req, &wish, &error) == 0 &&
         accounts_make_narrow(s->accounts.accounts, req->token, &wish, &error) == 0)
         api_tokens_add(s, req, &wish, req->token->user, req->token);
     else

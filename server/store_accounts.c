@@ -112,6 +112,9 @@ static int store_accounts_put_token(sqlite3_stmt *q, struct accounts *a, struct 
         !store_sql_get_text(q, 5, t.label, sizeof(t.label)))
         return err_set(err, ERR_INVALID, 0, "a stored token is damaged");
     memcpy(t.hash.bytes, hash, sizeof(t.hash.bytes));
+    const void *trace = store_sql_see_blob(q, 20, &len);
+    if (len == sizeof(t.from_trace))
+        memcpy(t.from_trace, trace, len);
     if (accounts_quota_read(store_sql_see_text(q, 10), &t.quota, err) < 0)
         return -1;
     if (sqlite3_column_type(q, 9) != SQLITE_NULL &&
@@ -128,7 +131,8 @@ static int store_accounts_load_tokens(struct store *s, struct accounts *a, uint6
     static const char sql[] =
         "SELECT id, hash, user, parent, from_run, name, scopes, expires_ms, until_ms, policies,"
         " quota, cpu_budget_ms, runs_budget, cpu_spent_ms, runs_spent, revoked, cancel_running,"
-        " from_file, created_ms, touched FROM tokens WHERE touched > ?1 ORDER BY depth, created_ms";
+        " from_file, created_ms, touched, from_trace FROM tokens WHERE touched > ?1 ORDER BY "
+        "depth, created_ms";
     sqlite3_stmt *q = store_sql(s, sql, err);
     uint64_t newest = *seen;
     int rc = q == NULL ? -1 : 0;
@@ -200,9 +204,9 @@ static int store_accounts_insert_token(struct store *s, const struct accounts_to
                                        const char *const names[4], struct err *err) {
     static const char sql[] =
         "INSERT INTO tokens (id, hash, user, parent, from_run, name, scopes, expires_ms,"
-        " until_ms, policies, quota, cpu_budget_ms, runs_budget, from_file, created_ms, depth,"
-        " touched)"
-        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,"
+        " until_ms, policies, quota, cpu_budget_ms, runs_budget, from_file, created_ms, from_trace,"
+        " depth, touched)"
+        " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,"
         " coalesce((SELECT depth + 1 FROM tokens WHERE id = ?4), 0),"
         " (SELECT coalesce(max(touched), 0) + 1 FROM tokens))";
     if (store_begin(s, err) < 0)
@@ -224,6 +228,7 @@ static int store_accounts_insert_token(struct store *s, const struct accounts_to
         store_sql_u64(q, 13, t->runs_budget);
         store_sql_u64(q, 14, t->from_file);
         store_sql_u64(q, 15, t->created_ms);
+        store_sql_blob(q, 16, t->from_trace, sizeof(t->from_trace));
     }
     return store_end(s, q != NULL ? store_sql_run(s, q, err) : -1, err);
 }

@@ -32,6 +32,8 @@ static bool traces_read_header(struct http_req *req, struct traceparent *out) {
            traceparent_parse(first, out);
 }
 
+_Static_assert(ACCOUNTS_TRACE_SIZE == TRACEPARENT_ID + TRACEPARENT_SPAN, "what a token keeps");
+
 static const struct trace *traces_of_exec(struct server *s, const char *user, const char *id) {
     for (const struct sandbox *sb = s->sandboxes.newest; sb != NULL; sb = sandbox_older(sb)) {
         const struct execs *set = execs_of(sb);
@@ -44,8 +46,8 @@ static const struct trace *traces_of_exec(struct server *s, const char *user, co
     return NULL;
 }
 
-/* Of one of the user's runs or executions; a run need not be in memory any more. */
-static bool traces_of_id(struct server *s, const char *user, const char *id, struct trace *out) {
+/* A run need not be in memory any more. */
+bool traces_of_id(struct server *s, const char *user, const char *id, struct trace *out) {
     const struct run *run = runs_find(&s->runs, id);
     const struct trace *found = NULL;
     if (run != NULL && strcmp(run->owner, user) == 0)
@@ -58,9 +60,12 @@ static bool traces_of_id(struct server *s, const char *user, const char *id, str
                              store_trace_of(s->runs.store, user, id, out, sizeof(*out), NULL) == 1);
 }
 
-bool traces_has(struct server *s, const char *user, const char *id) {
-    struct trace t;
-    return traces_of_id(s, user, id, &t);
+/* What the token was made in may be gone, with its sandbox for example. */
+static bool traces_of_token(const struct accounts_token *t, struct trace *out) {
+    *out = (struct trace){0};
+    memcpy(out->id, t->from_trace, sizeof(out->id));
+    memcpy(out->span, t->from_trace + sizeof(out->id), sizeof(out->span));
+    return trace_is_set(out);
 }
 
 /* Where the token comes from, or one that it was made with. */
@@ -72,7 +77,7 @@ static void traces_look_above(struct server *s, const struct http_req *req,
     if (t == NULL)
         return;
     above->from_id = t->from_run;
-    if (traces_of_id(s, req->user_name, t->from_run, from))
+    if (traces_of_id(s, req->user_name, t->from_run, from) || traces_of_token(t, from))
         above->from = from;
 }
 

@@ -19,8 +19,8 @@ int traces_begin(struct server *s, struct http_req *req, const struct trace *ins
 /* The answer's header `traceparent`. */
 void traces_answer(struct http_req *req, const struct trace *t);
 
-/* Is it a run or an execution of this user? */
-bool traces_has(struct server *s, const char *user, const char *id);
+/* The trace of a run or an execution of this user. false: there is none. */
+bool traces_of_id(struct server *s, const char *user, const char *id, struct trace *out);
 /* Of the caller's runs and executions the one whose span the request's traceparent names: its id,
  * borrowed, or NULL. Of those that are in memory, which all are that still go on. */
 const char *traces_of_parent(struct server *s, struct http_req *req);

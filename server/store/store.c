@@ -165,11 +165,19 @@ static int store_commit(struct store *s) {
     return rc;
 }
 
+/* Whoever has waited for what this commit was about. Once failed is failed. */
+static void store_settle(struct store *s, int rc) {
+    for (struct store_waiter *w = s->first; w != NULL; w = w->next) {
+        w->failed |= !w->settled && rc < 0;
+        w->settled = true;
+    }
+}
+
 static void store_flush(void *arg) {
     struct store *s = arg;
     int rc = s->begun ? store_commit(s) : 0;
-    if (s->early)
-        rc = -1;
+    /* Of who came after a part that failed nobody knows which part he speaks of. */
+    store_settle(s, s->early ? -1 : rc);
     s->early = false;
     struct err why = s->why;
     /* Who waits from now on waits for the next one. */
@@ -178,7 +186,7 @@ static void store_flush(void *arg) {
         struct store_waiter *w = s->first;
         bool last = w == end;
         store_then_stop(s, w);
-        w->fn(w->arg, rc, rc < 0 ? &why : NULL);
+        w->fn(w->arg, w->failed ? -1 : 0, w->failed ? &why : NULL);
         if (last)
             return;
     }
@@ -228,8 +236,21 @@ int store_end(struct store *s, int rc, struct err *err) {
     return -1;
 }
 
+int store_drop_row(struct store *s, const char *sql, const char *id, struct err *err) {
+    if (store_begin(s, err) < 0)
+        return -1;
+    sqlite3_stmt *q = store_sql(s, sql, err);
+    if (q != NULL)
+        store_sql_text(q, 1, id);
+    return store_end(s, q != NULL ? store_sql_run(s, q, err) : -1, err);
+}
+
 int store_commit_now(struct store *s, struct err *err) {
-    if (!s->begun || store_commit(s) == 0)
+    if (!s->begun)
+        return 0;
+    int rc = store_commit(s);
+    store_settle(s, rc);
+    if (rc == 0)
         return 0;
     s->early = true;
     if (err != NULL)
@@ -255,13 +276,16 @@ bool store_writing(const struct store *s) {
 }
 
 void store_then(struct store *s, struct store_waiter *w) {
-    if (w->waiting)
+    if (w->waiting) {
+        w->settled &= !s->begun; /* for more than before */
         return;
+    }
     if (s->loop == NULL || (!s->begun && !s->flush.pending)) {
         w->fn(w->arg, 0, NULL);
         return;
     }
     w->waiting = true;
+    w->settled = w->failed = false;
     w->next = NULL;
     if (s->last != NULL)
         s->last->next = w;

@@ -54,7 +54,8 @@ struct store_waiter {
     void (*fn)(void *arg, int rc, const struct err *err);
     void *arg;
     struct store_waiter *next; /* private */
-    bool waiting;              /* private */
+    bool waiting;              /* private, as is the rest */
+    bool settled, failed;      /* what it waits for has been committed, or not */
 };
 /* Embedded in its owner; idempotent while it waits. Without a loop, or with nothing written in this
  * round, fn is called before the function returns. */
@@ -66,7 +67,7 @@ void store_then_stop(struct store *s, struct store_waiter *w);
 bool store_writing(const struct store *s);
 
 /* Commits what has been written in this round before it is over, for what must not begin before.
- * Waiters are called at the end of the round all the same. */
+ * Waiters are called at the end of the round all the same, each with what became of his own. */
 int store_commit_now(struct store *s, struct err *err);
 /* Transactions committed so far: two calls that see the same number are in the same one. */
 uint64_t store_round(const struct store *s);

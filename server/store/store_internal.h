@@ -97,6 +97,9 @@ const void *store_sql_see_blob(sqlite3_stmt *q, int at, size_t *len);     /* lik
 int store_sql_failed(struct store *s, int rc, const char *what, struct err *err);
 void store_sql_done(struct store *s);
 
+/* Drops what the statement's one parameter names. */
+int store_drop_row(struct store *s, const char *sql, const char *id, struct err *err);
+
 /* store_migrate.c: the tables, and how an older database gets them. */
 /* Refuses a database of a newer version (ERR_STATE); changes nothing. */
 int store_migrate_check(struct store *s, struct err *err);

@@ -121,6 +121,8 @@ static const struct store_migration store_migrations[] = {
                   "    bytes INTEGER NOT NULL, files INTEGER NOT NULL,"
                   "    added_bytes INTEGER NOT NULL, created_ms INTEGER NOT NULL"
                   ") WITHOUT ROWID;"},
+    /* Of the run or execution that it was made in, which may be gone before it. */
+    {"traces", "ALTER TABLE tokens ADD COLUMN from_trace BLOB;"},
 };
 #define STORE_MIGRATIONS (sizeof(store_migrations) / sizeof(store_migrations[0]))
 

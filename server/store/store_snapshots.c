@@ -26,12 +26,7 @@ int store_snapshots_put(struct store *s, const struct store_snapshot *row, struc
 
 int store_snapshots_drop(struct store *s, const char *id, struct err *err) {
     static const char sql[] = "DELETE FROM snapshots WHERE id = ?";
-    if (store_begin(s, err) < 0)
-        return -1;
-    sqlite3_stmt *q = store_sql(s, sql, err);
-    if (q != NULL)
-        store_sql_text(q, 1, id);
-    return store_end(s, q != NULL ? store_sql_run(s, q, err) : -1, err);
+    return store_drop_row(s, sql, id, err);
 }
 
 int store_snapshots_read(struct store *s, void (*fn)(void *arg, const struct store_snapshot *row),

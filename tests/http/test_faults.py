@@ -479,6 +479,11 @@ def _(_):
             check.equal(check.text(answer), "full\n", "stdout of what ran already")
             os.unlink(os.path.join(state, "filler"))
             check.eventually(lambda: pair.client.send(argv=["true"]).status == 200, 5, "new runs")
+            log = pair.log_bytes()
+            began, over = log.count(b"event=store_sick"), log.count(b"event=store_well")
+            # (a few bytes may have become free in between)
+            check.true(began == over and 1 <= began <= 3, "lines about its beginning and its end: "
+                       "%d and %d", began, over)
             pair.client.close()
             pair.kill9_server()
             pair.start_server()

@@ -202,7 +202,7 @@ def judge_snapshots(pair, load):
 
 
 @test("kill -9 at random moments under load: nothing that was told of is lost or doubled, and "
-      "nothing is left over", case="D1, D4, D10, 154", own=True, deadline=60 + 5 * KILLS)
+      "nothing is left over", case="D1, D4, D10, 154", own=True, deadline=60 + (5 if KILLS <= 10 else 20) * KILLS)
 def _(_):
     print("# %d times, seed %d" % (KILLS, SEED), flush=True)
     moments = random.Random(SEED)
@@ -219,6 +219,8 @@ def _(_):
                 time.sleep(moments.uniform(0.02, 0.5))
                 who = {3: "runner", 6: "both"}.get(turn % 10, "server")
                 kill(pair, load, who)
+                if turn % 10 == 9:
+                    print("# %d kills, %d runs told of" % (turn + 1, len(load.told)), flush=True)
             time.sleep(0.5)
         finally:
             load.stop.set()

@@ -256,6 +256,29 @@ def nested(pair):
             one.close()
 
 
+@test("what a child token makes hangs under an execution that is gone, with its sandbox, also later",
+      own=True)
+def gone(_):
+    with Pair() as pair:
+        box = status(pair.client.post("/v1/sandboxes", {}), 201).json()["id"]
+        outer = status(pair.client.post("/v1/sandboxes/%s/exec" % box, pair.client.marked(
+            {"argv": ["true"]})), 200).json()
+        inner, made = child(pair, pair.client, {"from_run": outer["id"]})
+        check.equal(made["from_run"], outer["id"], "from_run")
+        pair.client.delete("/v1/sandboxes/" + box)
+        for _ in range(2):
+            _, run = traced(inner, {}, sh="true")
+            check.equal(run["trace"]["id"], outer["trace"]["id"], "trace")
+            check.equal(run["trace"]["parent"], outer["trace"]["span"], "parent")
+            check.equal(run["trace"]["from"], outer["id"], "from")
+            inner.close()
+            pair.client.close()
+            pair.kill9_server()
+            pair.start_server()
+            pair.wait_ready()
+        inner.close()
+
+
 @test("another's trace is 404, also when it is known", case=135)
 def not_mine(pair):
     own = "%032x" % secrets.randbits(127)

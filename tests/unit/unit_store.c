@@ -170,6 +170,61 @@ static void limit_pages(struct store *s, bool limited) {
     assert_int_equal(sqlite3_exec(s->db, sql, NULL, NULL, NULL), SQLITE_OK);
 }
 
+static void write_too_much(struct store *s) {
+    static const char filler[] = "INSERT INTO probe (filler) VALUES (zeroblob(100000))";
+    struct err err = {0};
+    sqlite3_stmt *q = store_sql(s, filler, &err);
+    unit_works(store_begin(s, &err), err);
+    unit_fails(store_end(s, store_sql_run(s, q, &err), &err), err, ERR_LIMIT);
+}
+
+/* A part of the round is committed before its end: who waited for that part is told of it, and not
+ * of what failed afterwards; who waits for both is told that it failed. */
+static void test_who_waits_is_told_of_his_own_part(void **state) {
+    struct place *p = *state;
+    struct err err = {0};
+    struct store *s = open_store(p, true);
+    struct told a = {.store = s}, b = {.store = s}, c = {.store = s};
+    struct store_waiter first = {.fn = tell, .arg = &a}, second = {.fn = tell, .arg = &b},
+                        both = {.fn = tell, .arg = &c};
+    add_user(s, "anna", &err, 0);
+    store_then(s, &first);
+    store_then(s, &both);
+    unit_works(store_commit_now(s, &err), err);
+    limit_pages(s, true);
+    add_user(s, "bert", &err, 0);
+    store_then(s, &second);
+    store_then(s, &both);
+    write_too_much(s);
+    unit_works(loop_once(p->loop, 0, &err), err);
+    assert_int_equal(a.rc, 0);
+    assert_int_equal(b.rc, -1);
+    assert_int_equal(c.rc, -1);
+    assert_int_equal(a.calls + b.calls + c.calls, 3);
+    assert_int_equal(number(s, users), 1);
+    store_close(s);
+}
+
+/* The other way round: the part fails, and what comes later in the round is no better. */
+static void test_a_part_that_failed_is_told_at_the_end(void **state) {
+    struct place *p = *state;
+    struct err err = {0};
+    struct store *s = open_store(p, true);
+    struct told a = {.store = s}, b = {.store = s};
+    struct store_waiter first = {.fn = tell, .arg = &a}, later = {.fn = tell, .arg = &b};
+    limit_pages(s, true);
+    add_user(s, "anna", &err, 0);
+    store_then(s, &first);
+    write_too_much(s);
+    assert_int_equal(store_commit_now(s, &err), -1);
+    store_then(s, &later);
+    unit_works(loop_once(p->loop, 0, &err), err);
+    assert_int_equal(a.rc, -1);
+    assert_int_equal(b.rc, -1);
+    assert_int_equal(number(s, users), 0);
+    store_close(s);
+}
+
 static void test_a_full_disk_rolls_the_round_back_and_is_told_and_passes(void **state) {
     static const char filler[] = "INSERT INTO probe (filler) VALUES (zeroblob(100000))";
     struct place *p = *state;
@@ -281,6 +336,8 @@ int main(void) {
         TEST(test_a_round_is_one_transaction_and_who_waits_is_told_after_it),
         TEST(test_who_goes_away_is_not_told),
         TEST(test_a_constraint_undoes_its_statement_only),
+        TEST(test_who_waits_is_told_of_his_own_part),
+        TEST(test_a_part_that_failed_is_told_at_the_end),
         TEST(test_a_full_disk_rolls_the_round_back_and_is_told_and_passes),
         TEST(test_refuses_a_newer_database_and_leaves_it_alone),
         TEST(test_steps_are_made_once_each_by_whoever_comes),
