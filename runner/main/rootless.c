@@ -114,14 +114,6 @@ static int rootless_unshare(struct err *err) {
         strerror(errno));
 }
 
-/* AppArmor does not refuse the namespace everywhere: on Ubuntu it comes without capabilities. */
-static int rootless_powerless(struct err *err) {
-    return err_set(err, ERR_SYSTEM, EPERM,
-                   "the user namespace has no capabilities; where AppArmor restricts them "
-                   "(kernel.apparmor_restrict_unprivileged_userns), load the profile in "
-                   "/usr/share/pinfold/apparmor");
-}
-
 /* 0 when mapped, 1 when the two programs refused, -1 on error. In the namespace either way. */
 static int rootless_map_range(const struct rootless *r, gid_t gid, uint32_t sub_gid,
                               struct err *err) {
@@ -163,24 +155,19 @@ static int rootless_map_one(const struct rootless *r, gid_t gid, struct err *err
     return fd_write_kernel(AT_FDCWD, "/proc/self/gid_map", text, (size_t)n, err);
 }
 
-/* A capability that the namespace does not have is told by the first use of one that it cannot do
- * without. */
+/* AppArmor does not refuse the namespace everywhere: on Ubuntu it comes without capabilities, which
+ * the first use of one tells. */
 static int rootless_become(const struct rootless *r, gid_t gid, struct err *err) {
     struct err why = {0};
-    int rc = 0;
-    if (r->sub == 0) {
-        rc = rootless_map_one(r, gid, &why);
-    } else if (setgroups(0, NULL) != 0) {
-        rc = err_sys(&why, "leaving all groups");
-    }
-    if (rc == 0 && (setresgid(0, 0, 0) != 0 || setresuid(0, 0, 0) != 0)) {
-        rc = err_sys(&why, "becoming root of the user namespace");
-    }
-    if (rc == 0) {
+    if ((r->sub == 0 ? rootless_map_one(r, gid, &why) : setgroups(0, NULL)) == 0 &&
+        setresgid(0, 0, 0) == 0 && setresuid(0, 0, 0) == 0) {
         return 0;
     }
-    return why.code == EPERM ? rootless_powerless(err)
-                             : err_plain(err, why.kind, why.code, why.text);
+    return err_set(err, ERR_SYSTEM, why.kind != ERR_NONE ? why.code : errno,
+                   "becoming root of the user namespace: %s; where it has no capabilities "
+                   "(kernel.apparmor_restrict_unprivileged_userns), load the profile in "
+                   "/usr/share/pinfold/apparmor",
+                   why.kind != ERR_NONE ? why.text : strerror(errno));
 }
 
 /* With one id nobody may leave a group, neither here nor in a jail: what the runner is in, commands
