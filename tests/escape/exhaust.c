@@ -322,8 +322,8 @@ ATTEMPT(EXHAUSTION, dentries, "OK SIGKILL ENOMEM", "a hundred thousand names tha
         (void)i;                                                                                   \
         return call;                                                                               \
     }                                                                                              \
-    BOUNDED(EXHAUSTION, fd_##name, "EMFILE EAGAIN ENOSPC EPERM EAFNOSUPPORT EACCES", ESCAPE_FILES, \
-            what) {                                                                                \
+    BOUNDED(EXHAUSTION, fd_##name, "EMFILE EAGAIN ENOSPC EPERM EAFNOSUPPORT EACCES ENOSYS",        \
+            ESCAPE_FILES, what) {                                                                  \
         return TRY(exhaust(exhaust_fd_##name, 100000));                                            \
     }
 DESCRIPTORS(files, "open files", open("/usr", O_RDONLY | O_CLOEXEC))
