@@ -46,7 +46,8 @@ static const struct {
     E(ENOBUFS),      E(ECONNREFUSED), E(EHOSTUNREACH),    E(ESTALE),      E(EDQUOT),
     E(ETOOMANYREFS), E(EDESTADDRREQ), E(ENODATA),         E(EMSGSIZE),    E(ECONNRESET),
     E(ETIMEDOUT),    E(ENOTCONN),     E(ENOPROTOOPT),     E(EIDRM),       E(ENOTSOCK),
-    E(EDEADLK),      E(ENOMSG),       E(ENOLCK),          E(EMEDIUMTYPE),
+    E(EDEADLK),      E(ENOMSG),       E(ENOLCK),          E(EMEDIUMTYPE), E(ENOPKG),
+    E(EINPROGRESS),
 #undef E
 };
 
