@@ -101,8 +101,8 @@ INC_server := server/output server/files server/image server/store server/audit 
 INC_agent-client/verify := runner/base
 INC_agent-client/model := runner/base
 INC_agent-client/permission := runner/base
-INC_agent-client/workspace := runner/base
-INC_agent-client/undo := runner/base
+INC_agent-client/workspace := server/api runner/base
+INC_agent-client/undo := server/api runner/base
 INC_agent-client/term := server/api runner/wire runner/base
 INC_agent-client/local := agent-client/term server/api runner/wire runner/base
 INC_agent-client/receipt := agent-client/local agent-client/term server/api runner/wire runner/base
@@ -116,7 +116,7 @@ INC_agent-client/project := agent-client/permission agent-client/workspace agent
 INC_agent-client/agent := agent-client/project agent-client/verify agent-client/model \
     agent-client/receipt $(INC_agent-client/project)
 INC_agent-client := agent-client/agent agent-client/cp agent-client/stream $(INC_agent-client/agent)
-INC_tests/bench := agent-client/permission agent-client/undo runner/base
+INC_tests/bench := agent-client/permission agent-client/undo server/api runner/base
 
 # Libraries by pkg-config name, per directory that calls them.
 PKG_runner/policy := jansson libsodium

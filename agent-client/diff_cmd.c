@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "client_cmd.h"
+#include "digest.h"
 #include "fd.h"
 #include "opt.h"
 #include "say.h"
@@ -29,19 +30,11 @@ struct diff_cmd {
  * it since. */
 static int diff_cmd_present(const struct diff_cmd *d, const char *path,
                             const struct undo_state *s) {
-    crypto_hash_sha256_state hash;
     uint8_t digest[UNDO_HASH_SIZE];
-    char block[65536];
-    ssize_t n;
     fd_cleanup int fd = ws_tree_open(d->root, path, NULL);
 
-    if (fd < 0)
-        return -1;
-    crypto_hash_sha256_init(&hash);
-    while ((n = read(fd, block, sizeof(block))) > 0)
-        crypto_hash_sha256_update(&hash, (const unsigned char *)block, (size_t)n);
-    crypto_hash_sha256_final(&hash, digest);
-    if (n < 0 || memcmp(digest, s->sha256, sizeof(digest)) != 0 || lseek(fd, 0, SEEK_SET) != 0)
+    if (fd < 0 || digest_file(fd, 0, UINT64_MAX, -1, digest, NULL, NULL) < 0 ||
+        memcmp(digest, s->sha256, sizeof(digest)) != 0)
         return -1;
     return fd_steal(&fd);
 }

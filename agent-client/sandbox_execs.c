@@ -104,11 +104,8 @@ static int sandbox_execs_run_ps(int argc, char **argv) {
         .max_operands = 1,
         .mixed = true,
     };
-    int first, rc = simple_cmd_parse(&cmd, argc, argv, &first);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_execs_do_ps, argc - first, argv + first, &o);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_execs_do_ps, &o);
 }
 
 const struct client_cmd sandbox_execs_ps = {
@@ -192,11 +189,8 @@ static int sandbox_execs_run_kill(int argc, char **argv) {
         .max_operands = 2,
         .mixed = true,
     };
-    int first, rc = simple_cmd_parse(&cmd, argc, argv, &first);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_execs_do_kill, argc - first, argv + first, &o);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_execs_do_kill, &o);
 }
 
 const struct client_cmd sandbox_execs_kill = {

@@ -88,11 +88,8 @@ static int sandbox_life_run_list(int argc, char **argv) {
         .about = "Your sandboxes, the newest first.",
         .table = table,
     };
-    int first, rc = simple_cmd_parse(&cmd, argc, argv, &first);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_life_do_list, 0, NULL, &o);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_life_do_list, &o);
 }
 
 const struct client_cmd sandbox_life_list = {
@@ -112,16 +109,6 @@ static json_t *sandbox_life_one(struct rest *rest, const char *method, const cha
         return NULL;
     }
     return sandbox_api_call(rest, method, path, body, err);
-}
-
-static int sandbox_life_parse(const struct simple_cmd *cmd, int *argc, char ***argv) {
-    int first, rc = simple_cmd_parse(cmd, *argc, *argv, &first);
-
-    if (rc > 0) {
-        *argc -= first;
-        *argv += first;
-    }
-    return rc;
 }
 
 /* get */
@@ -172,11 +159,8 @@ static int sandbox_life_run_get(int argc, char **argv) {
         .max_operands = 1,
         .mixed = true,
     };
-    int rc = sandbox_life_parse(&cmd, &argc, &argv);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_life_do_get, argc, argv, &o);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_life_do_get, &o);
 }
 
 const struct client_cmd sandbox_life_get = {
@@ -219,11 +203,8 @@ static int sandbox_life_run_delete(int argc, char **argv) {
         .max_operands = 4096,
         .mixed = true,
     };
-    int rc = sandbox_life_parse(&cmd, &argc, &argv);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_life_do_delete, argc, argv, NULL);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_life_do_delete, NULL);
 }
 
 const struct client_cmd sandbox_life_delete = {
@@ -266,11 +247,8 @@ static int sandbox_life_run_ttl(int argc, char **argv) {
         .max_operands = 2,
         .mixed = true,
     };
-    int rc = sandbox_life_parse(&cmd, &argc, &argv);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_life_do_ttl, argc, argv, NULL);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_life_do_ttl, NULL);
 }
 
 const struct client_cmd sandbox_life_ttl = {
@@ -292,11 +270,7 @@ static int sandbox_life_do_post(struct rest *rest, int argc, char **argv, const 
 
 static int sandbox_life_post(const struct simple_cmd *cmd, const char *what, int argc,
                              char **argv) {
-    int rc = sandbox_life_parse(cmd, &argc, &argv);
-
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_life_do_post, argc, argv, what);
+    return sandbox_api_main(cmd, argc, argv, sandbox_life_do_post, what);
 }
 
 static int sandbox_life_run_pause(int argc, char **argv) {

@@ -17,16 +17,6 @@ struct sandbox_snap_options {
     bool json;
 };
 
-static int sandbox_snap_parse(const struct simple_cmd *cmd, int *argc, char ***argv) {
-    int first, rc = simple_cmd_parse(cmd, *argc, *argv, &first);
-
-    if (rc > 0) {
-        *argc -= first;
-        *argv += first;
-    }
-    return rc;
-}
-
 /* snapshot */
 
 static int sandbox_snap_do_take(struct rest *rest, int argc, char **argv, const void *options,
@@ -76,11 +66,8 @@ static int sandbox_snap_run_take(int argc, char **argv) {
         .max_operands = 1,
         .mixed = true,
     };
-    int rc = sandbox_snap_parse(&cmd, &argc, &argv);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_snap_do_take, argc, argv, &o);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_snap_do_take, &o);
 }
 
 const struct client_cmd sandbox_snap_take = {
@@ -157,11 +144,8 @@ static int sandbox_snap_run_list(int argc, char **argv) {
         .about = "Your snapshots. They outlive the sandboxes that they were taken of.",
         .table = table,
     };
-    int first, rc = simple_cmd_parse(&cmd, argc, argv, &first);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_snap_do_list, 0, NULL, &o);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_snap_do_list, &o);
 }
 
 const struct client_cmd sandbox_snap_list = {
@@ -199,11 +183,8 @@ static int sandbox_snap_run_delete(int argc, char **argv) {
         .max_operands = 4096,
         .mixed = true,
     };
-    int rc = sandbox_snap_parse(&cmd, &argc, &argv);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_snap_do_delete, argc, argv, NULL);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_snap_do_delete, NULL);
 }
 
 const struct client_cmd sandbox_snap_delete = {
@@ -241,11 +222,8 @@ static int sandbox_snap_run_restore(int argc, char **argv) {
         .max_operands = 2,
         .mixed = true,
     };
-    int rc = sandbox_snap_parse(&cmd, &argc, &argv);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_snap_do_restore, argc, argv, NULL);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_snap_do_restore, NULL);
 }
 
 const struct client_cmd sandbox_snap_restore = {
@@ -304,11 +282,8 @@ static int sandbox_snap_run_fork(int argc, char **argv) {
         .max_operands = 1,
         .mixed = true,
     };
-    int rc = sandbox_snap_parse(&cmd, &argc, &argv);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(sandbox_snap_do_fork, argc, argv, &o);
+    return sandbox_api_main(&cmd, argc, argv, sandbox_snap_do_fork, &o);
 }
 
 const struct client_cmd sandbox_snap_fork = {

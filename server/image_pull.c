@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "digest.h"
 #include "fd.h"
 #include "image_apart.h"
 #include "image_blob.h"
@@ -87,24 +88,10 @@ static int image_pull_open(int images, struct image_pulling *p, struct err *err)
 
 /* Hashes an open file from its beginning. */
 static int image_pull_hash(int fd, char hex[65], struct err *err) {
-    unsigned char block[65536], hash[crypto_hash_sha256_BYTES];
-    crypto_hash_sha256_state state;
-    off_t at = 0;
+    uint8_t hash[DIGEST_SIZE];
 
-    crypto_hash_sha256_init(&state);
-    for (;;) {
-        ssize_t got = pread(fd, block, sizeof(block), at);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return err_sys(err, "cannot read what was fetched");
-        if (got == 0)
-            break;
-        crypto_hash_sha256_update(&state, block, (unsigned long long)got);
-        at += got;
-    }
-    crypto_hash_sha256_final(&state, hash);
+    if (digest_file(fd, 0, UINT64_MAX, -1, hash, NULL, err) < 0)
+        return err_wrap(err, "what was fetched");
     sodium_bin2hex(hex, 65, hash, sizeof(hash));
     return 0;
 }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "digest.h"
 #include "fd.h"
 #include "local_tree.h"
 #include "receipt.h"
@@ -18,14 +19,10 @@
 
 #define RECEIPT_TREE_DEPTH 64
 #define RECEIPT_TREE_FILES 65536u
-#define RECEIPT_TREE_BLOCK ((size_t)64 * 1024)
 
 /* SHA-256 of a regular file below `dir`; no link is followed at its end. */
 static int receipt_tree_hash(int dir, const char *path, struct receipt_file *f) {
-    crypto_hash_sha256_state state;
-    unsigned char block[RECEIPT_TREE_BLOCK];
     struct stat st;
-    ssize_t n;
     fd_cleanup int fd = openat(dir, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 
     if (fd < 0 || fstat(fd, &st) < 0)
@@ -34,13 +31,8 @@ static int receipt_tree_hash(int dir, const char *path, struct receipt_file *f) 
         errno = EINVAL;
         return -1;
     }
-    crypto_hash_sha256_init(&state);
-    while ((n = read(fd, block, sizeof(block))) > 0)
-        crypto_hash_sha256_update(&state, block, (unsigned long long)n);
-    if (n < 0)
+    if (digest_file(fd, 0, UINT64_MAX, -1, f->sha256, &f->size, NULL) < 0)
         return -1;
-    crypto_hash_sha256_final(&state, f->sha256);
-    f->size = (uint64_t)st.st_size;
     f->mode = st.st_mode & 0777u;
     return 0;
 }

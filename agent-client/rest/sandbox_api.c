@@ -9,7 +9,6 @@
 
 #include "client_exit.h"
 #include "say.h"
-#include "simple_cmd.h"
 #include "str.h"
 
 int sandbox_api_check(const char *id, const char *what, struct err *err) {
@@ -87,4 +86,13 @@ int sandbox_api_run(sandbox_api_fn *fn, int argc, char **argv, const void *optio
     rest_free(rest);
     target_done(&target);
     return rc < 0 ? CLIENT_EXIT_TROUBLE : 0;
+}
+
+int sandbox_api_main(const struct simple_cmd *cmd, int argc, char **argv, sandbox_api_fn *fn,
+                     const void *options) {
+    int first, rc = simple_cmd_parse(cmd, argc, argv, &first);
+
+    if (rc <= 0)
+        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
+    return sandbox_api_run(fn, argc - first, argv + first, options);
 }

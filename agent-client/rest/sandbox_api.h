@@ -7,6 +7,7 @@
 
 #include "err.h"
 #include "rest.h"
+#include "simple_cmd.h"
 
 struct json_t;
 
@@ -39,3 +40,6 @@ typedef int sandbox_api_fn(struct rest *rest, int argc, char **argv, const void 
                            struct err *err);
 /* Connects, calls, says what went wrong. -> exit status. */
 int sandbox_api_run(sandbox_api_fn *fn, int argc, char **argv, const void *options);
+/* The same behind the options of `cmd`: a whole subcommand. */
+int sandbox_api_main(const struct simple_cmd *cmd, int argc, char **argv, sandbox_api_fn *fn,
+                     const void *options);

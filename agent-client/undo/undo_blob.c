@@ -9,42 +9,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "digest.h"
 #include "fd.h"
 #include "undo_internal.h"
 
-#define UNDO_CHUNK 262144u
-
 static void undo_blob_name(const uint8_t sha256[UNDO_HASH_SIZE], char name[UNDO_HEX_SIZE]) {
     sodium_bin2hex(name, UNDO_HEX_SIZE, sha256, UNDO_HASH_SIZE);
-}
-
-/* Reads, hashes, and writes to `out` when it is not -1. */
-static int undo_blob_stream(int in, uint64_t offset, uint64_t size, int out, struct undo_state *s,
-                            struct err *err) {
-    crypto_hash_sha256_state state;
-    static const size_t chunk = UNDO_CHUNK;
-    uint8_t data[UNDO_CHUNK];
-    uint64_t done = 0;
-
-    crypto_hash_sha256_init(&state);
-    while (done < size) {
-        size_t want = size - done < chunk ? (size_t)(size - done) : chunk;
-        ssize_t n = pread(in, data, want, (off_t)(offset + done));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(err, "cannot read contents");
-        if (n == 0)
-            break;
-        crypto_hash_sha256_update(&state, data, (unsigned long long)n);
-        if (out >= 0 && fd_write_all(out, data, (size_t)n, err) < 0)
-            return -1;
-        done += (uint64_t)n;
-    }
-    crypto_hash_sha256_final(&state, s->sha256);
-    s->size = done;
-    return 0;
 }
 
 /* A file with the blocks of `fd`, where the file system can share them. -> descriptor, -1 = none.
@@ -80,7 +50,8 @@ int undo_blob_put(struct undo *u, int fd, uint64_t size, struct undo_state *s, s
         temp = openat(u->blobs, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (temp < 0)
         return err_sys(err, "cannot make a file in the journal");
-    if (undo_blob_stream(cloned ? temp : fd, 0, UINT64_MAX, cloned ? -1 : temp, s, err) < 0)
+    if (digest_file(cloned ? temp : fd, 0, UINT64_MAX, cloned ? -1 : temp, s->sha256, &s->size,
+                    err) < 0)
         return -1;
     undo_blob_name(s->sha256, name);
     if (undo_blob_has(u, s->sha256))
@@ -116,7 +87,7 @@ int undo_blob_open(struct undo *u, const uint8_t sha256[UNDO_HASH_SIZE], uint64_
 int undo_blob_copy(int in, uint64_t offset, int out, const struct undo_state *s, struct err *err) {
     struct undo_state got = {.size = 0};
 
-    if (undo_blob_stream(in, offset, s->size, out, &got, err) < 0)
+    if (digest_file(in, offset, s->size, out, got.sha256, &got.size, err) < 0)
         return -1;
     if (got.size != s->size || memcmp(got.sha256, s->sha256, UNDO_HASH_SIZE) != 0)
         return err_set(err, ERR_INVALID, 0, "the contents are not what their hash says");

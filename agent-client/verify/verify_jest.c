@@ -48,6 +48,16 @@ static void verify_jest_add(const struct verify_lines *lines, size_t at, const c
     verify_fail(report, name, path[0] != '\0' ? path : NULL, line, "%s", message);
 }
 
+/* "1 failed, 2 passed": those that failed without a name that was seen are failures, too. */
+static void verify_jest_sum(const char *text, struct verify_report *report) {
+    uint64_t failed = verify_lines_number_before(text, "failed");
+    report->passed = verify_lines_number_before(text, "passed");
+    report->skipped =
+        verify_lines_number_before(text, "skipped") + verify_lines_number_before(text, "todo");
+    while (report->failed < failed)
+        verify_fail(report, "unnamed test", NULL, 0, "failed");
+}
+
 int verify_jest_read(const struct verify_lines *lines, struct verify_report *report) {
     bool closed = false, seen = false;
     const char *rest;
@@ -58,12 +68,7 @@ int verify_jest_read(const struct verify_lines *lines, struct verify_report *rep
             seen = true;
         } else if (verify_lines_after(text, "Tests:", &rest) && strstr(rest, " total") != NULL) {
             closed = true;
-            report->passed = verify_lines_number_before(rest, "passed");
-            report->skipped = verify_lines_number_before(rest, "skipped") +
-                              verify_lines_number_before(rest, "todo");
-            uint64_t failed = verify_lines_number_before(rest, "failed");
-            while (report->failed < failed)
-                verify_fail(report, "unnamed test", NULL, 0, "failed");
+            verify_jest_sum(rest, report);
         }
     }
     return closed ? 2 : seen ? 1 : 0;
@@ -100,12 +105,7 @@ int verify_vitest_read(const struct verify_lines *lines, struct verify_report *r
             seen = true;
         } else if (verify_lines_after(text, "Tests  ", &rest) && strchr(rest, '(') != NULL) {
             closed = true;
-            report->passed = verify_lines_number_before(rest, "passed");
-            report->skipped = verify_lines_number_before(rest, "skipped") +
-                              verify_lines_number_before(rest, "todo");
-            uint64_t failed = verify_lines_number_before(rest, "failed");
-            while (report->failed < failed)
-                verify_fail(report, "unnamed test", NULL, 0, "failed");
+            verify_jest_sum(rest, report);
         }
     }
     return closed ? 2 : seen ? 1 : 0;

@@ -14,6 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "digest.h"
 #include "fd.h"
 #include "ws_links.h"
 
@@ -132,26 +133,13 @@ int ws_tree_open(int root, const char *path, struct err *err) {
 }
 
 static int ws_tree_hash(int root, struct ws_entry *e, struct err *err) {
-    crypto_hash_sha256_state h;
-    char block[131072];
-    uint64_t total = 0;
-    ssize_t n;
     fd_cleanup int fd = ws_tree_open(root, e->path, err);
     if (fd < 0)
         return -1;
-    crypto_hash_sha256_init(&h);
-    while ((n = read(fd, block, sizeof(block))) != 0) {
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(err, "reading %s", e->path);
-        crypto_hash_sha256_update(&h, (const unsigned char *)block, (unsigned long long)n);
-        total += (uint64_t)n;
-    }
-    crypto_hash_sha256_final(&h, e->sha256);
     /* It grew or shrank while it was read: what was hashed is what counts. */
-    e->size = total;
-    return 0;
+    return digest_file(fd, 0, UINT64_MAX, -1, e->sha256, &e->size, err) < 0
+               ? err_wrap(err, "reading %s", e->path)
+               : 0;
 }
 
 static uint64_t ws_tree_ns(struct timespec t) {
