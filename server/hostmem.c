@@ -120,10 +120,16 @@ static void hostmem_grow_up(struct hostmem *m, uint64_t now_ns) {
     }
 }
 
-static void hostmem_refresh(struct hostmem *m) {
-    m->look(&m->seen);
+static void hostmem_saw(struct hostmem *m, const struct hostmem_seen *seen) {
+    m->seen = *seen;
     m->seen_ns = clock_mono_ns();
     hostmem_grow_up(m, m->seen_ns);
+}
+
+static void hostmem_refresh(struct hostmem *m) {
+    struct hostmem_seen seen;
+    m->look(&seen);
+    hostmem_saw(m, &seen);
 }
 
 static void hostmem_tick(void *arg);
@@ -134,15 +140,57 @@ static void hostmem_look_later(struct hostmem *m) {
                       hostmem_tick, m, NULL);
 }
 
-static void hostmem_tick(void *arg) {
-    struct hostmem *m = arg;
+static void hostmem_looked(struct hostmem *m, const struct hostmem_seen *seen) {
     bool waits = m->waits;
     m->waits = false;
-    hostmem_refresh(m);
+    hostmem_saw(m, seen);
     if (waits || m->young > 0)
         hostmem_look_later(m);
     if (waits && m->room != NULL)
         m->room(m->arg);
+}
+
+/* A look by a worker. */
+struct hostmem_job {
+    struct work_job job;
+    struct hostmem *mem; /* NULL = nobody wants to know any more */
+    void (*look)(struct hostmem_seen *seen);
+    struct hostmem_seen seen;
+};
+
+static void hostmem_job_run(struct work_job *job) {
+    struct hostmem_job *j = (struct hostmem_job *)(void *)job;
+    j->look(&j->seen);
+}
+
+static void hostmem_job_done(struct work_job *job) {
+    struct hostmem_job *j = (struct hostmem_job *)(void *)job;
+    struct hostmem *m = j->mem;
+    if (m != NULL) {
+        m->job = NULL;
+        hostmem_looked(m, &j->seen);
+    }
+    free(j);
+}
+
+static void hostmem_tick(void *arg) {
+    struct hostmem *m = arg;
+    struct hostmem_seen seen;
+    if (m->job != NULL) {
+        hostmem_look_later(m); /* it takes its time */
+        return;
+    }
+    struct hostmem_job *j = m->work != NULL ? calloc(1, sizeof(*j)) : NULL;
+    if (j == NULL) {
+        m->look(&seen);
+        hostmem_looked(m, &seen);
+        return;
+    }
+    j->job = (struct work_job){.run = hostmem_job_run, .done = hostmem_job_done};
+    j->mem = m;
+    j->look = m->look;
+    m->job = j;
+    work_add(m->work, &j->job);
 }
 
 void hostmem_init(struct hostmem *m, struct loop *loop, uint64_t budget, unsigned overcommit) {
@@ -160,6 +208,9 @@ void hostmem_init(struct hostmem *m, struct loop *loop, uint64_t budget, unsigne
 void hostmem_stop(struct hostmem *m) {
     if (m->loop != NULL)
         loop_timer_stop(m->loop, &m->timer);
+    if (m->job != NULL)
+        m->job->mem = NULL;
+    m->job = NULL;
 }
 
 /* Asking. */

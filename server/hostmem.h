@@ -16,8 +16,9 @@
  * all may still touch what they may at the same time: then the kernel ends processes in jails,
  * never the server or the runner, and their ends say `memory_host`.
  *
- * The files in /proc are read at most every 100 ms, by a timer, while something waits or has just
- * started; at once only when the last look is more than a second ago and found little. */
+ * The files in /proc are read at most every 100 ms, while something waits or has just started, by a
+ * worker: where groups are made and removed, opening one of a control group takes milliseconds. At
+ * once, by the loop, only when the last look is more than a second ago and found little. */
 #pragma once
 
 #include <stdbool.h>
@@ -25,6 +26,7 @@
 
 #include "err.h"
 #include "loop.h"
+#include "work.h"
 
 #define HOSTMEM_LOOK_MS 100u
 #define HOSTMEM_STALE_MS 1000u
@@ -48,9 +50,13 @@ struct hostmem_seen {
     unsigned pressure;         /* percent */
 };
 
+struct hostmem_job;
+
 struct hostmem {
-    struct loop *loop; /* borrowed */
-    uint64_t budget;   /* for all jails */
+    struct loop *loop;       /* borrowed */
+    struct work *work;       /* borrowed; NULL = the loop looks itself */
+    struct hostmem_job *job; /* a worker looks */
+    uint64_t budget;         /* for all jails */
     unsigned overcommit;
     struct hostmem_seen seen;
     uint64_t seen_ns;

@@ -16,8 +16,12 @@
 /* What waits to be written is, so many at once: about a millisecond's work. */
 #define RUN_STORE_AGAIN 16u
 #define RUN_STORE_AGAIN_MS 500u
-/* What is in the redo log comes into the database after this time. */
-#define RUN_STORE_BATCH_MS 10u
+/* What is in the redo log comes into the database after this time, or as soon as it is as much as
+ * is written at once; but while something runs, whose end would meet a loop that is busy, it is
+ * asked again a little later, for so long. */
+#define RUN_STORE_BATCH_MS 40u
+#define RUN_STORE_BUSY_MS 2u
+#define RUN_STORE_BATCH_MAX_MS 120u
 /* Less than the hour after which store_runs_put_input() notes it again, and than the slack with
  * which bodies are dropped. */
 #define RUN_STORE_SEEN_MS ((uint64_t)1800 * 1000)
@@ -320,14 +324,22 @@ static void run_store_save(struct run *run) {
     run_store_wait(run, run_store_write_now(run, &err), &err);
 }
 
+static void run_store_batch(struct runs *runs) {
+    if (runs->unsaved == RUN_STORE_AGAIN) {
+        run_store_again_soon(runs, 0);
+    } else if (runs->again.slot == 0) {
+        runs->again_by_ns = clock_mono_ns() + RUN_STORE_BATCH_MAX_MS * CLOCK_NS_PER_MS;
+        run_store_again_soon(runs, RUN_STORE_BATCH_MS);
+    }
+}
+
 void run_store_end(struct run *run) {
     struct runs *runs = run->runs;
     if (runs->store == NULL) {
         run_settled(run);
     } else if (store_sick(runs->store) == NULL && run_store_is_short(run) &&
                run_store_redo_add(run)) {
-        if (runs->again.slot == 0)
-            run_store_again_soon(runs, RUN_STORE_BATCH_MS);
+        run_store_batch(runs);
         run_settled(run);
     } else {
         run_store_save(run);
@@ -347,6 +359,7 @@ void run_store_link(struct run *run) {
     if (x->unsaved)
         return;
     x->unsaved = true;
+    runs->unsaved++;
     x->next = NULL;
     x->prev = runs->unsaved_last;
     if (x->prev != NULL)
@@ -362,6 +375,7 @@ void run_store_unlink(struct run *run) {
     if (!x->unsaved)
         return;
     x->unsaved = false;
+    runs->unsaved--;
     if (x->prev != NULL)
         x->prev->store.next = x->next;
     else
@@ -408,7 +422,13 @@ static void run_store_saved(struct run *run, int rc, const struct err *err) {
 static void run_store_again(void *arg) {
     struct runs *runs = arg;
     unsigned left = RUN_STORE_AGAIN;
-    if (store_sick(runs->store) == NULL) {
+    bool sick = store_sick(runs->store) != NULL;
+    if (runs->active > 0 && runs->unsaved < RUN_STORE_AGAIN &&
+        clock_mono_ns() < runs->again_by_ns) {
+        run_store_again_soon(runs, RUN_STORE_BUSY_MS);
+        return;
+    }
+    if (!sick) {
         for (struct run *run = runs->unsaved_first, *next; run != NULL && left > 0; run = next) {
             next = run->store.next;
             if (run->store.job != NULL || run->store.durable.waiting)
@@ -418,7 +438,8 @@ static void run_store_again(void *arg) {
         }
         runs_go_on(runs);
     }
-    if (runs->unsaved_first != NULL)
+    /* Those that are on their way come back when they fail. */
+    if (runs->unsaved_first != NULL && (left == 0 || sick))
         run_store_again_soon(runs, left == 0 ? 0 : RUN_STORE_AGAIN_MS);
 }
 

@@ -49,7 +49,9 @@ struct runs {
     struct bodies bodies;          /* files there that requests which are not over need */
     struct redo redo;              /* what is over and not in the database yet; fd -1 = none */
     struct run *unsaved_first, *unsaved_last;   /* over, and not written yet */
+    size_t unsaved;                             /* how many */
     struct loop_timer again;                    /* for them */
+    uint64_t again_by_ns;                       /* then at the latest, whatever runs */
     struct run_store_seen seen[RUN_STORE_SEEN]; /* bodies of requests that are stored */
     struct retain *retain;                      /* how long results are kept */
     struct quota *quota;                        /* borrowed; NULL = nobody has any */

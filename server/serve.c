@@ -277,6 +277,7 @@ static int serve_core(struct serve *v, struct err *err) {
     s->work = work_new(s->loop, SERVE_WORKERS, err);
     if (s->work == NULL || serve_audit(v, err) < 0)
         return -1;
+    s->mem.work = s->work;
     s->metrics.started_ms = clock_real_ms();
     runs_init(&s->runs, s->loop, &s->log, &s->links, &s->metrics, &v->runs);
     sandboxes_init(&s->sandboxes, s->loop, &s->log, &s->links, &s->metrics, s->work);
@@ -472,13 +473,13 @@ static void serve_clean_up(struct serve *v) {
         store_then_stop(s->store, &s->answers);
     http_stop(s->http);
     tls_free(s->tls);
+    s->mem.room = NULL;
     work_free(s->work);
     audit_stop(&s->audit);
     idempotency_free(s->idempotency);
     retain_free(s->retain);
     if (s->quota != NULL)
         quota_watch(s->quota, NULL, NULL);
-    s->mem.room = NULL;
     runs_done(&s->runs);
     sandboxes_done(&s->sandboxes);
     snapshots_done(&s->snapshots);

@@ -1,5 +1,7 @@
 #include "hostmem.h"
 
+#include <pthread.h>
+
 #include "clock.h"
 #include "unit.h"
 
@@ -147,6 +149,52 @@ static void this_machine_has_some(void **state) {
     assert_in_range(seen.pressure, 0, 100);
 }
 
+static pthread_t looked_by;
+
+static void look_and_say_who(struct hostmem_seen *seen) {
+    looked_by = pthread_self();
+    look(seen);
+}
+
+static void a_worker_looks_and_who_waits_is_told(void **state) {
+    (void)state;
+    struct side t;
+    struct hostmem_hold a = {0};
+    struct err err = {0};
+    begin(&t, 0, 100);
+    t.m.look = look_and_say_who;
+    t.m.work = work_new(t.loop, 1, &err);
+    assert_non_null(t.m.work);
+    fake.available = 100 * MIB;
+    hostmem_take(&t.m, &a, 50 * MIB, false);
+    wait_for_a_look(&t);
+    assert_false(pthread_equal(looked_by, pthread_self()));
+    assert_false(hostmem_fits(&t.m, 200 * MIB));
+    fake.available = 8000 * MIB;
+    while (t.rooms == 0)
+        assert_int_equal(loop_once(t.loop, CLOCK_NS_PER_S, NULL), 0);
+    assert_true(hostmem_fits(&t.m, 200 * MIB));
+    work_free(t.m.work);
+    end(&t);
+}
+
+/* What is not needed any more when the worker comes back is dropped. */
+static void one_that_stops_while_a_worker_looks(void **state) {
+    (void)state;
+    struct side t;
+    struct hostmem_hold a = {0};
+    struct err err = {0};
+    begin(&t, 0, 0);
+    struct work *work = t.m.work = work_new(t.loop, 1, &err);
+    assert_non_null(work);
+    hostmem_take(&t.m, &a, 50 * MIB, false);
+    while (t.m.job == NULL)
+        assert_int_equal(loop_once(t.loop, CLOCK_NS_PER_S, NULL), 0);
+    hostmem_stop(&t.m);
+    work_free(work);
+    end(&t);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_given_budget_bounds_the_sum_of_limits),
@@ -155,6 +203,8 @@ int main(void) {
         cmocka_unit_test(pressure_holds_new_ones_back_while_others_run),
         cmocka_unit_test(nothing_is_read_while_nothing_happens),
         cmocka_unit_test(this_machine_has_some),
+        cmocka_unit_test(a_worker_looks_and_who_waits_is_told),
+        cmocka_unit_test(one_that_stops_while_a_worker_looks),
     };
     return cmocka_run_group_tests_name("hostmem", tests, NULL, NULL);
 }
