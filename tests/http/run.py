@@ -57,6 +57,7 @@ SANITIZED = (
     "sandbox_input",
     "sandbox_pty",
     "sandbox_files",
+    "sandbox_large",
     "sandbox_archive",
     "sandbox_sync",
     "users",

@@ -131,6 +131,18 @@ def _(pair):
         check.equal(box.text("cat f; echo on"), "xon\n", "the next one")
 
 
+@test("what a command does to process 1 and to its own shell keeps no later one waiting", case=143,
+      deadline=30)
+def _(pair):
+    with Box.make(pair.client) as box:
+        for script in ("kill -9 $PPID; kill -9 1; kill -TERM 1; exit 3", "exec false", "exit 7",
+                       "kill -STOP 1; kill -9 $$"):
+            end = box.sh(script)["steps"][0]["end"]
+            check.member((end["cause"], end["exit_code"] or end["signal"]),
+                         (("exit", 3), ("exit", 1), ("exit", 7), ("signal", 9)), script)
+            check.equal(box.text("cat <<'E'\nhi $HOME\nE"), "hi $HOME\n", "the next one")
+
+
 # Background
 
 
