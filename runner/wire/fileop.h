@@ -46,8 +46,8 @@
  *       FILEOP_UNSUPPORTED, one by one
  *   watch PATH RECURSIVE
  *       -> ENTRY of PATH once it is watched, then EVENT records, until its stdin ends; then END.
- *       When PATH leads to another directory, as after a snapshot or a restore, that one is watched
- *       within a second or two, behind a FILEOP_OVERFLOW; when it is gone: FILEOP_NOT_FOUND
+ *       When PATH leads to another directory, as after a snapshot, that one is watched within a
+ *       second or two, behind a FILEOP_OVERFLOW; when it is gone: FILEOP_NOT_FOUND. Restores end it
  *   scan PATH
  *       -> ENTRY records of all below, parents first, without contents
  *   upper PATH

@@ -58,6 +58,7 @@ SANITIZED = (
     "sandbox_pty",
     "sandbox_files",
     "sandbox_large",
+    "sandbox_tree",
     "sandbox_archive",
     "sandbox_sync",
     "users",
