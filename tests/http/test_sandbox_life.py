@@ -1,6 +1,7 @@
 """The life of a sandbox: made, listed, paused, extended, ended by whom and when, and whose it is."""
 
 import http.client
+import re
 import time
 
 import check
@@ -178,12 +179,29 @@ def routes(box, ex):
         ("POST", "/exec/%s/resize" % ex, {"rows": 2, "cols": 2}), ("DELETE", "/exec/" + ex, None),
         ("GET", "/files/workspace/f", None), ("HEAD", "/files/workspace/f", None),
         ("PUT", "/files/workspace/f", b"stolen"), ("DELETE", "/files/workspace/f", None),
+        ("GET", "/stat/workspace/f", None), ("POST", "/mkdir/workspace/d", {}),
+        ("POST", "/move", {"from": "/workspace/f", "to": "/workspace/g"}),
+        ("GET", "/watch/workspace", None), ("GET", "/exec/%s/stdout" % ex, None),
+        ("GET", "/exec/%s/stderr" % ex, None), ("GET", "/exec/%s/receipt" % ex, None),
         ("GET", "/list/workspace", None), ("GET", "/archive/workspace?format=tar", None),
         ("PUT", "/archive/workspace", tar), ("POST", "/snapshots", {"name": "x"}),
         ("POST", "/restore", {"snapshot": "snap_" + "a" * 24}), ("POST", "/fork", {"count": 1}),
         ("POST", "/sync", manifest), ("GET", "/changes?root=/workspace", None),
         ("DELETE", "", None),
     ]
+
+
+def described(pair):
+    """The same as the description has it: {(method, shape of the path)}."""
+    paths = pair.client.get("/openapi.json").json()["paths"]
+    return {(method.upper(), re.sub(r"\{\w+\}", "{}", path[len(SANDBOXES) + len("/{id}"):]))
+            for path, methods in paths.items() if path.startswith(SANDBOXES + "/{id}")
+            for method in methods if method != "parameters"}
+
+
+def shape(ex, tail):
+    tail = tail.partition("?")[0].replace(ex, "{}")
+    return re.sub(r"/workspace(/\w+)?$", "/{}", tail)
 
 
 def same_404(pair, client, path, method, tail, body):
@@ -203,6 +221,8 @@ def _(pair):
         box.put("/workspace/f", b"mine")
         ex = box.start(sh="sleep 30")
         unknown = SANDBOXES + "/sb_" + "a" * 24
+        tried = {(method, shape(ex, tail)) for method, tail, _ in routes(box, ex)}
+        check.equal(sorted(described(pair) - tried), [], "routes that are not tried")
         for method, tail, body in routes(box, ex):
             got = same_404(pair, other, box.path, method, tail, body)
             wanted = same_404(pair, other, unknown, method, tail, body)
