@@ -77,7 +77,8 @@ PACKAGES_lint := clang-format-14 python3
 # here, and of nothing else, because the compiler is given no other path.
 
 DIRS := runner/base runner/wire runner/policy runner/jail runner/main runner/docker runner/init \
-    server/api server/output server/files server/image server/store server/audit server \
+    server/api server/apart server/output server/files server/image server/store server/audit \
+    server \
     agent-client/verify agent-client/model agent-client/permission agent-client/workspace \
     agent-client/undo agent-client/term agent-client/local agent-client/receipt agent-client/rest \
     agent-client/stream agent-client/cp agent-client/project agent-client/agent agent-client \
@@ -92,12 +93,13 @@ INC_runner/docker := runner/main runner/jail runner/policy runner/wire runner/ba
 INC_runner/init := runner/wire runner/base
 INC_server/api := runner/wire runner/base
 INC_server/output := server/api runner/wire runner/base
-INC_server/files := server/api runner/wire runner/base
-INC_server/image := server/api runner/wire runner/base
+INC_server/apart := runner/base
+INC_server/files := server/apart server/api runner/wire runner/base
+INC_server/image := server/apart server/api runner/wire runner/base
 INC_server/store := server/api runner/base
 INC_server/audit := server/api runner/base
-INC_server := server/output server/files server/image server/store server/audit server/api \
-    runner/wire runner/base
+INC_server := server/output server/files server/image server/store server/audit server/apart \
+    server/api runner/wire runner/base
 INC_agent-client/verify := runner/base
 INC_agent-client/model := runner/base
 INC_agent-client/permission := runner/base
@@ -155,7 +157,7 @@ SAN_PROGRAMS := pinfold-server pinfold
 # Unit tests (tests/unit/unit_NAME.c) and fuzz harnesses (tests/fuzz/fuzz_NAME.c) are named after
 # the module NAME.c that they test. They run under the sanitizers, except for the modules of these
 # directories: they make namespaces and filter system calls that a sanitizer's runtime needs.
-UNIT_PLAIN_DIRS := runner/jail runner/init
+UNIT_PLAIN_DIRS := runner/jail runner/init server/apart
 
 # --------------------------------------------------------------------------------------------------
 # Flags. Variants: rel (programs), init (process 1 of a jail), san (sanitizers), tsan (threads),

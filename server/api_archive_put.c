@@ -1,81 +1,41 @@
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "api_files.h"
 #include "fd.h"
-#include "tar_read.h"
 
-/* Archives that are unpacked at once, in the whole server: each has a thread. */
-#define API_ARCHIVE_PUT_MAX 16u
-#define API_ARCHIVE_PUT_STACK ((size_t)512 * 1024)
+/* What the pipe of a body is widened to: fewer wake-ups per byte. */
+#define API_ARCHIVE_PUT_PIPE (1024 * 1024)
 
-/* An archive on its way into a sandbox: the body goes through a pipe to a thread, which reads it as
- * tar and writes records into the stdin of the operation. It is answered when both are over. */
+/* An archive on its way into a sandbox: the body goes through a pipe to a process, which reads it
+ * as tar and writes records into the stdin of the operation. It is answered when both are over. */
 struct api_archive_put {
     struct server *server;
     struct http_req *req;   /* NULL = the client is gone */
     struct fileop_run *run; /* NULL = over */
-    bool reading;           /* the thread is at work; the fields that it uses are its own */
+    bool reading;           /* the process is at work */
     bool waits;             /* the pipe is full */
     int body;               /* writing end of the pipe, not blocking */
     struct loop_source room;
-    int over; /* eventfd: the thread is done */
-    struct loop_source source;
+    struct archives_job job;
     struct fileop_result result;
-    bool failed_first; /* the operation, while the thread was still at work */
+    bool failed_first; /* the operation, while the process was still at work */
     char path[FILE_PATH_SIZE];
     char bad[FILE_PATH_SIZE]; /* the entry that could not be made */
-
-    pthread_t thread;
-    int in, out;
-    uint64_t max_bytes, max_entries;
+    bool ended;               /* the process has ended without a report */
     struct tar_read_result tar;
 };
-
-/* The thread. */
-
-static void *api_archive_put_thread(void *arg) {
-    struct api_archive_put *p = arg;
-    uint64_t one = 1;
-    tar_read_run(p->in, p->out, p->max_bytes, p->max_entries, &p->tar);
-    fd_close(&p->in);
-    fd_close(&p->out);
-    while (write(p->over, &one, sizeof(one)) < 0 && errno == EINTR)
-        ;
-    return NULL;
-}
-
-/* Signals are for the loop's thread. */
-static int api_archive_put_spawn(struct api_archive_put *p) {
-    sigset_t all, old;
-    pthread_attr_t attr;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    pthread_attr_init(&attr);
-    pthread_attr_setstacksize(&attr, API_ARCHIVE_PUT_STACK);
-    p->reading = pthread_create(&p->thread, &attr, api_archive_put_thread, p) == 0;
-    pthread_attr_destroy(&attr);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return p->reading ? 0 : -1;
-}
 
 /* The answer. */
 
 static void api_archive_put_free(struct api_archive_put *p) {
     loop_del(p->server->loop, &p->room);
-    loop_del(p->server->loop, &p->source);
+    archives_forget(&p->job);
     fd_close(&p->body);
-    fd_close(&p->over);
-    fd_close(&p->in);
-    fd_close(&p->out);
-    p->server->unpacking--;
     free(p);
 }
 
@@ -101,7 +61,12 @@ static void api_archive_put_answer(struct api_archive_put *p) {
     struct json_out j;
     struct buf out;
     p->req->gone = NULL;
-    if (p->tar.code != TAR_READ_OK && p->tar.code != TAR_READ_CLOSED && !p->failed_first) {
+    if (p->ended && !p->failed_first) {
+        api_error_set(&error, 500, "internal", NULL,
+                      "The archive was not unpacked: the process that reads it ended before its "
+                      "time.");
+        http_reply_error(p->req, &error);
+    } else if (p->tar.code != TAR_READ_OK && p->tar.code != TAR_READ_CLOSED && !p->failed_first) {
         api_archive_put_refused(p, &error);
         http_reply_error(p->req, &error);
     } else if (p->result.code != FILEOP_OK || p->tar.code != TAR_READ_OK) {
@@ -140,16 +105,19 @@ static void api_archive_put_close_body(struct api_archive_put *p) {
     fd_close(&p->body);
 }
 
-/* The thread is done. */
-static void api_archive_put_over(void *arg, uint32_t events) {
+/* The process is done. */
+static void api_archive_put_over(void *arg, const struct tar_apart_report *report) {
     struct api_archive_put *p = arg;
-    (void)events;
-    pthread_join(p->thread, NULL);
     p->reading = false;
-    loop_del(p->server->loop, &p->source);
+    p->ended = report == NULL;
+    if (report != NULL)
+        p->tar = report->unpacked;
+    else
+        p->tar.code = TAR_READ_CLOSED;
     api_archive_put_close_body(p);
     /* What it has sent so far would be made; no more is to come, and no END. */
-    if (p->tar.code != TAR_READ_OK && p->tar.code != TAR_READ_CLOSED && p->run != NULL)
+    if ((p->ended || (p->tar.code != TAR_READ_OK && p->tar.code != TAR_READ_CLOSED)) &&
+        p->run != NULL)
         fileop_run_cancel(p->run);
     api_archive_put_settle(p);
 }
@@ -167,9 +135,9 @@ static void api_archive_put_done(void *arg, const struct fileop_result *result) 
     struct api_archive_put *p = arg;
     p->run = NULL;
     p->result = *result;
-    /* Records that are cut short are the thread's doing. */
+    /* Records that are cut short are the process's doing. */
     p->failed_first = p->reading && result->code != FILEOP_OK && result->code != FILEOP_INVALID;
-    /* The thread meets a closed pipe, or the end of what it reads. */
+    /* The process meets a closed pipe, or the end of what it reads. */
     if (result->code != FILEOP_OK)
         api_archive_put_close_body(p);
     api_archive_put_settle(p);
@@ -200,7 +168,7 @@ static size_t api_archive_put_piece(void *arg, const char *data, size_t len) {
     if (n == (ssize_t)len)
         return len;
     if (n < 0 && errno != EAGAIN) {
-        api_archive_put_close_body(p); /* the thread has given up, and says why */
+        api_archive_put_close_body(p); /* the process has given up, and says why */
         return 0;
     }
     p->waits =
@@ -226,50 +194,61 @@ static void api_archive_put_gone(struct http_req *req) {
 
 /* Starting. */
 
+/* -> the end from which the body is read. */
 static int api_archive_put_open(struct api_archive_put *p) {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -1;
-    p->in = ends[0];
     p->body = ends[1];
-    p->over = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (p->over < 0 || fcntl(p->body, F_SETFL, O_NONBLOCK) < 0)
+    (void)fcntl(p->body, F_SETPIPE_SZ, API_ARCHIVE_PUT_PIPE); /* only a matter of speed */
+    if (fcntl(p->body, F_SETFL, O_NONBLOCK) == 0)
+        return ends[0];
+    fd_close(&ends[0]);
+    return -1;
+}
+
+static int api_archive_put_begin(struct api_archive_put *p, struct sandbox *sb, int *in) {
+    const struct limits *limits = &sandbox_limits(sb)->values;
+    struct err err = {0};
+    struct tar_apart_job job = {.what = TAR_APART_UNPACK,
+                                .max_bytes = limits->v[LIMIT_DISK_BYTES],
+                                .max_entries = limits->v[LIMIT_INODES]};
+    int out = fileop_run_take_stdin(p->run);
+    if (out < 0)
         return -1;
-    return loop_add(p->server->loop, &p->source, p->over, EPOLLIN, api_archive_put_over, p, NULL);
+    (void)fcntl(out, F_SETPIPE_SZ, API_ARCHIVE_PUT_PIPE);
+    p->job.over = api_archive_put_over;
+    p->job.arg = p;
+    if (archives_begin(&p->server->archives, &p->job, &job, fd_steal(in), out, &err) < 0) {
+        log_err(&p->server->log, LOG_ERROR, "archive_not_begun", &err);
+        return -1;
+    }
+    p->reading = true;
+    return 0;
 }
 
 static struct api_archive_put *api_archive_put_new(struct server *s, struct http_req *req,
-                                                   struct sandbox *sb, const char *path) {
-    const struct limits *limits = &sandbox_limits(sb)->values;
+                                                   const char *path) {
     struct api_archive_put *p = calloc(1, sizeof(*p));
     if (p == NULL)
         return NULL;
     p->server = s;
-    p->server->unpacking++;
     p->req = req;
-    p->body = p->over = p->in = p->out = p->room.fd = p->source.fd = -1;
-    p->max_bytes = limits->v[LIMIT_DISK_BYTES];
-    p->max_entries = limits->v[LIMIT_INODES];
+    p->body = p->room.fd = -1;
     memcpy(p->path, path, strlen(path) + 1);
-    if (api_archive_put_open(p) == 0)
-        return p;
-    api_archive_put_free(p);
-    return NULL;
+    return p;
 }
 
 void api_archive_put(struct server *s, struct http_req *req, const struct route_args *args) {
     char path[FILE_PATH_SIZE];
-    struct api_error error = {0};
     struct sandbox *sb = api_files_sandbox(s, req, args, path);
-    if (sb == NULL)
+    if (sb == NULL || !api_files_archive_room(s, req))
         return;
-    if (s->unpacking >= API_ARCHIVE_PUT_MAX) {
-        api_error_set(&error, 429, "busy", NULL, "Too many archives are being unpacked.");
-        http_reply_error(req, &error);
-        return;
-    }
-    struct api_archive_put *p = api_archive_put_new(s, req, sb, path);
-    if (p == NULL) {
+    struct api_archive_put *p = api_archive_put_new(s, req, path);
+    fd_cleanup int in = p != NULL ? api_archive_put_open(p) : -1;
+    if (in < 0) {
+        if (p != NULL)
+            api_archive_put_free(p);
         api_files_no_memory(req);
         return;
     }
@@ -281,8 +260,7 @@ void api_archive_put(struct server *s, struct http_req *req, const struct route_
     }
     req->owner = p;
     req->gone = api_archive_put_gone;
-    p->out = fileop_run_take_stdin(p->run);
-    if (p->out < 0 || api_archive_put_spawn(p) < 0) {
+    if (api_archive_put_begin(p, sb, &in) < 0) {
         /* done() answers */
         p->tar.code = TAR_READ_CLOSED;
         fileop_run_cancel(p->run);

@@ -49,6 +49,15 @@ struct fileop_run *api_files_start(struct http_req *req, struct sandbox *sb,
     return NULL;
 }
 
+bool api_files_archive_room(struct server *s, struct http_req *req) {
+    struct api_error error = {0};
+    if (!archives_full(&s->archives))
+        return true;
+    api_error_set(&error, 429, "busy", NULL, "Too many archives are being packed or unpacked.");
+    http_reply_error(req, &error);
+    return false;
+}
+
 uint64_t api_files_max(const struct sandbox *sb) {
     uint64_t disk = sandbox_limits(sb)->values.v[LIMIT_DISK_BYTES];
     return disk > FILEOP_PACK_MAX ? disk : FILEOP_PACK_MAX;

@@ -19,6 +19,8 @@ uint64_t api_files_max(const struct sandbox *sb);
 /* Answers with the reason. */
 void api_files_failed(struct http_req *req, const struct fileop_result *result);
 void api_files_no_memory(struct http_req *req);
+/* Is there room for one more archive? Else it was answered: 429. */
+bool api_files_archive_room(struct server *s, struct http_req *req);
 /* Octal digits of a query parameter, at most 07777, of which the permission bits count; absent:
  * *mode is untouched. -1: it was answered. */
 int api_files_mode(struct http_req *req, const char *name, char mode[8]);

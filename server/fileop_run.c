@@ -82,6 +82,14 @@ static void fileop_run_settle_cut(struct fileop_run *r) {
     fileop_run_settle(r, &result);
 }
 
+/* Whoever reads its stream knows how that ends. */
+static void fileop_run_settle_taken(struct fileop_run *r) {
+    if (r->cause == CAUSE_EXIT)
+        fileop_run_settle_code(r, FILEOP_OK, 0);
+    else
+        fileop_run_settle_cut(r);
+}
+
 /* Reading. */
 
 static void fileop_run_event(void *arg, uint32_t events);
@@ -163,6 +171,11 @@ static bool fileop_run_hand_out(struct fileop_run *r) {
 static void fileop_run_work(struct fileop_run *r) {
     if (r->cancelled) {
         fileop_run_settle_code(r, FILEOP_IO, ECANCELED);
+        return;
+    }
+    if (r->taken) {
+        if (!r->active)
+            fileop_run_settle_taken(r);
         return;
     }
     for (int i = 0; i < FILEOP_RUN_READS; i++) {
@@ -275,7 +288,7 @@ static int fileop_run_open_in(struct fileop_run *r, struct err *err) {
 static int fileop_run_open(struct fileop_run *r, struct err *err) {
     if (fileop_run_open_in(r, err) < 0)
         return -1;
-    return r->fd >= 0 ? 0 : fileop_run_pipe(&r->fd, &r->child_out, false, err);
+    return r->fd >= 0 || r->taken ? 0 : fileop_run_pipe(&r->fd, &r->child_out, false, err);
 }
 
 static int fileop_run_send(struct fileop_run *r, struct err *err) {
@@ -502,4 +515,14 @@ int fileop_run_take_stdin(struct fileop_run *r) {
     if (fileop_run_open_in(r, NULL) < 0)
         return -1;
     return fileop_feed_take(&r->feed);
+}
+
+int fileop_run_take_stdout(struct fileop_run *r) {
+    if (r->fd < 0 && fileop_run_pipe(&r->fd, &r->child_out, false, NULL) < 0)
+        return -1;
+    loop_del(r->lane->loop, &r->source);
+    r->taken = true;
+    (void)fcntl(r->fd, F_SETFL, 0);
+    (void)fcntl(r->fd, F_SETPIPE_SZ, FILEOP_RUN_PIPE); /* only a matter of speed */
+    return fd_steal(&r->fd);
 }

@@ -72,6 +72,9 @@ int fileop_run_put(struct fileop_run *r, const struct fileop_record *rec, const 
 ssize_t fileop_run_put_bytes(struct fileop_run *r, const void *data, size_t len);
 /* END, then end of file. */
 void fileop_run_finish(struct fileop_run *r);
-/* For who writes records on a thread of his own: takes the writing end of stdin away, which blocks;
+/* For who has records written elsewhere: takes the writing end of stdin away, which blocks;
  * nothing may have been put. */
 int fileop_run_take_stdin(struct fileop_run *r);
+/* Likewise for who reads the records elsewhere: the reading end of stdout, which blocks. No item
+ * comes; done() has FILEOP_OK when the process ended by itself, and the records say the rest. */
+int fileop_run_take_stdout(struct fileop_run *r);

@@ -41,6 +41,7 @@ struct fileop_run {
     bool opened; /* its stdin was made */
     bool active; /* the task is on the sandbox's list */
     bool paused, skips, cancelled, eof, widened;
+    bool taken;       /* its stdout is read by somebody else */
     enum cause cause; /* of the process's end */
     char *path;       /* for sentences; owned */
     struct buf spec;

@@ -9,6 +9,7 @@
  *   runs.c    queue, table, retention             run*.c    the life of one run
  *   link*.c   connections to the runner shards    answer.c  a run as JSON
  *   store*.c  the database                        run_store*.c  runs in it
+ *   archives.c  processes without rights that read and make archives
  *
  * What is pure and large (decoding a body of megabytes, encoding an answer) goes to work.c's
  * threads. The server never touches a jail: it hands descriptors to the runner and reads pipes. */
@@ -22,14 +23,15 @@
 
 static const struct subcommand *const main_table[] = {
     &serve_cmd, &check_cmd, &config_cmd, &init_cmd,        &user_cmd,
-    &token_cmd, &image_cmd, &audit_cmd,  &receipt_key_cmd,
+    &token_cmd, &image_cmd, &audit_cmd,  &receipt_key_cmd, &archives_cmd,
 };
 #define MAIN_COUNT (sizeof(main_table) / sizeof(main_table[0]))
 
 static void main_help(FILE *out) {
     fputs("usage: pinfold-server COMMAND [OPTIONS]\n\n", out);
     for (size_t i = 0; i < MAIN_COUNT; i++)
-        fprintf(out, "  %-12s %s\n", main_table[i]->name, main_table[i]->about);
+        if (main_table[i]->about != NULL)
+            fprintf(out, "  %-12s %s\n", main_table[i]->name, main_table[i]->about);
     fputs("\npinfold-server COMMAND --help explains a command; --version prints the version.\n",
           out);
 }

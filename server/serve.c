@@ -124,6 +124,7 @@ static int serve_block_signals(struct serve *v, struct err *err) {
     sigaddset(&set, SIGINT);
     sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGCHLD, SIG_IGN); /* the helper for archives is not waited for */
     signal(SIGXFSZ, SIG_IGN); /* a limit on file sizes is an error of write(2), not the end */
     if (sigprocmask(SIG_BLOCK, &set, NULL) < 0)
         return err_sys(err, "blocking signals");
@@ -279,6 +280,7 @@ static int serve_core(struct serve *v, struct err *err) {
         return -1;
     s->mem.work = s->work;
     s->metrics.started_ms = clock_real_ms();
+    archives_init(&s->archives, s->loop, &s->log);
     runs_init(&s->runs, s->loop, &s->log, &s->links, &s->metrics, &v->runs);
     sandboxes_init(&s->sandboxes, s->loop, &s->log, &s->links, &s->metrics, s->work);
     struct sandboxes_options sandboxes = {.queue_count = SERVE_SANDBOX_QUEUE,
@@ -488,6 +490,7 @@ static void serve_clean_up(struct serve *v) {
     look_stop(&s->look);
     links_stop(&s->links);
     hostmem_stop(&s->mem);
+    archives_stop(&s->archives);
     quota_free(s->quota);
     accounts_live_stop(&s->accounts);
     store_close(s->store);

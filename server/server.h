@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "accounts_live.h"
+#include "archives.h"
 #include "audit.h"
 #include "blobs.h"
 #include "hostmem.h"
@@ -67,7 +68,7 @@ struct server {
     struct seen seen;
     struct tls *tls; /* NULL = plain HTTP */
     struct http *http;
-    unsigned unpacking; /* archives that are being unpacked: each has a thread */
+    struct archives archives;
     bool draining;
 };
 

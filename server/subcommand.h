@@ -3,7 +3,7 @@
 
 struct subcommand {
     const char *name;
-    const char *about; /* one line for the overview */
+    const char *about; /* one line for the overview; NULL: not for people */
     /* argv[0] is the subcommand's name. Returns the exit status. */
     int (*run)(int argc, char **argv);
 };
@@ -16,3 +16,4 @@ extern const struct subcommand config_cmd;
 extern const struct subcommand audit_cmd;
 extern const struct subcommand receipt_key_cmd;
 extern const struct subcommand check_cmd;
+extern const struct subcommand archives_cmd;

@@ -3,7 +3,6 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
-#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
@@ -306,21 +305,12 @@ void tar_read_run(int in, int out, uint64_t max_bytes, uint64_t max_entries,
                          .bytes_left = max_bytes,
                          .entries_left = max_entries,
                          .result = result};
-    /* Names are bytes to us; in the "C" locale libarchive refuses those that are not ASCII. */
-    locale_t locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
-    locale_t before = locale != (locale_t)0 ? uselocale(locale) : (locale_t)0;
     memset(result, 0, sizeof(*result));
-    if (locale == (locale_t)0) {
-        (void)tar_read_memory(&t);
-    } else if (tar_read_open(&t) == 0 && tar_read_entries(&t) == 0) {
+    if (tar_read_open(&t) == 0 && tar_read_entries(&t) == 0) {
         /* What follows the end of the archive: whoever sends it would wait for ever. */
         const void *data;
         while (tar_read_in(t.archive, &t, &data) > 0)
             ;
     }
     archive_read_free(t.archive);
-    if (locale != (locale_t)0) {
-        uselocale(before);
-        freelocale(locale);
-    }
 }

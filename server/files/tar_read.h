@@ -1,5 +1,6 @@
 /* Reads a tar archive (also gzipped) that somebody sent and writes it as the records that `unpack`
- * (fileop.h) takes. Every byte of it is hostile. Blocks: for a thread of its own.
+ * (fileop.h) takes. Every byte of it is hostile. Blocks, and ends the process when memory is
+ * short (libarchive does): for a process of its own.
  *
  * Refused, by name: absolute paths and "..", of entries and of hard links' targets; devices, FIFOs,
  * sockets; names that are too long; contents and entries beyond the limits. Set-id bits are
@@ -26,7 +27,8 @@ struct tar_read_result {
     char why[128];           /* half a sentence, ASCII */
 };
 
-/* From `in` to its end, to `out`; closes neither. END is written only when all went well. */
+/* From `in` to its end, to `out`; closes neither. END is written only when all went well.
+ * LC_CTYPE must be UTF-8: in the "C" locale libarchive refuses names that are not ASCII. */
 void tar_read_run(int in, int out, uint64_t max_bytes, uint64_t max_entries,
                   struct tar_read_result *result);
 

@@ -3,7 +3,6 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <errno.h>
-#include <locale.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +12,6 @@ struct tar_write {
     const char *name; /* borrowed */
     struct archive *archive;
     struct archive_entry *entry;
-    /* Names are bytes to us; in the "C" locale libarchive would not write those that are not ASCII
-     * as everybody else reads them. */
-    locale_t locale;
     bool full;                      /* `out` would not take all of it */
     uint64_t left;                  /* of the contents of the current file */
     char path[FILEOP_PATH_MAX + 1]; /* of the last entry when it is a file, else "" */
@@ -36,7 +32,6 @@ struct tar_write *tar_write_new(struct buf *out, const char *name, struct err *e
     if (t != NULL) {
         t->out = out;
         t->name = name;
-        t->locale = newlocale(LC_CTYPE_MASK, "C.UTF-8", (locale_t)0);
         t->archive = archive_write_new();
         t->entry = archive_entry_new();
     }
@@ -56,8 +51,6 @@ void tar_write_free(struct tar_write *t) {
     t->out = NULL;
     archive_entry_free(t->entry);
     archive_write_free(t->archive);
-    if (t->locale != (locale_t)0)
-        freelocale(t->locale);
     free(t);
 }
 
@@ -134,9 +127,7 @@ static int tar_write_record(struct tar_write *t, const struct fileop_item *item,
 }
 
 int tar_write_item(struct tar_write *t, const struct fileop_item *item, struct err *err) {
-    locale_t before = uselocale(t->locale);
     int rc = tar_write_record(t, item, err);
-    uselocale(before);
     return rc == 0 && t->full ? tar_write_failed(t, err) : rc;
 }
 

@@ -2,27 +2,18 @@
 
 #include <archive.h>
 #include <archive_entry.h>
-#include <grp.h>
 #include <locale.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
+#include "apart.h"
 #include "fd.h"
 #include "image_record.h"
 
 #define IMAGE_READER_BLOCK 65536u
-#define IMAGE_READER_NOBODY 65534u
-/* Of address space: a packer's window may be large, not endless. AddressSanitizer needs terabytes
- * of it. */
-#ifdef __SANITIZE_ADDRESS__
-#define IMAGE_READER_MEMORY ((rlim_t)0)
-#else
-#define IMAGE_READER_MEMORY ((rlim_t)2 * 1024 * 1024 * 1024)
-#endif
+/* Of address space: a packer's window may be large, not endless. */
+#define IMAGE_READER_MEMORY ((uint64_t)2 * 1024 * 1024 * 1024)
 
 struct image_reader {
     struct archive *archive;
@@ -31,35 +22,12 @@ struct image_reader {
     enum image_reader_what what;
 };
 
-static int image_reader_limit(int resource, rlim_t value) {
-    struct rlimit limit = {.rlim_cur = value, .rlim_max = value};
-
-    return setrlimit((__rlimit_resource_t)resource, &limit);
-}
-
 int image_reader_drop(int keep_a, int keep_b) {
-    int low = keep_a < keep_b ? keep_a : keep_b, high = keep_a < keep_b ? keep_b : keep_a;
+    const int keep[] = {keep_a, keep_b};
 
     /* Names are bytes to us; in the "C" locale libarchive would refuse those that are not ASCII. */
     (void)setlocale(LC_CTYPE, "C.UTF-8");
-    /* Everything but the archive and the pipe. */
-    if ((low > 0 && close_range(0, (unsigned)low - 1, 0) < 0) ||
-        (high > low + 1 && close_range((unsigned)low + 1, (unsigned)high - 1, 0) < 0) ||
-        close_range((unsigned)high + 1, ~0u, 0) < 0)
-        return -1;
-    if (geteuid() == 0 &&
-        (setgroups(0, NULL) < 0 ||
-         setresgid(IMAGE_READER_NOBODY, IMAGE_READER_NOBODY, IMAGE_READER_NOBODY) < 0 ||
-         setresuid(IMAGE_READER_NOBODY, IMAGE_READER_NOBODY, IMAGE_READER_NOBODY) < 0))
-        return -1;
-    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0 ||
-        prctl(PR_SET_PDEATHSIG, 9, 0, 0, 0) < 0)
-        return -1;
-    /* No new descriptor means no file, no socket; no process means no helper program. */
-    if (image_reader_limit(RLIMIT_NOFILE, 0) < 0 || image_reader_limit(RLIMIT_FSIZE, 0) < 0 ||
-        image_reader_limit(RLIMIT_NPROC, 0) < 0 || image_reader_limit(RLIMIT_CORE, 0) < 0)
-        return -1;
-    return IMAGE_READER_MEMORY == 0 ? 0 : image_reader_limit(RLIMIT_AS, IMAGE_READER_MEMORY);
+    return apart_drop(keep, sizeof(keep) / sizeof(keep[0]), IMAGE_READER_MEMORY, 0);
 }
 
 static int image_reader_put(struct image_reader *r, const void *data, size_t len) {

@@ -2,6 +2,7 @@
  * limits, and end with END if and only if all went well. */
 #include "tar_read.h"
 
+#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -70,7 +71,7 @@ static void fuzz_check(int out, const struct tar_read_result *result) {
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct tar_read_result result;
     int in = memfd_create("tar", MFD_CLOEXEC), out = memfd_create("records", MFD_CLOEXEC);
-    fuzz_require(in >= 0 && out >= 0);
+    fuzz_require(in >= 0 && out >= 0 && setlocale(LC_CTYPE, "C.UTF-8") != NULL);
     fuzz_require(write(in, data, size) == (ssize_t)size);
     lseek(in, 0, SEEK_SET);
     tar_read_run(in, out, MAX_BYTES, MAX_ENTRIES, &result);

@@ -2,6 +2,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -299,6 +300,7 @@ static void test_paths_are_normalised(void **state) {
 }
 
 int main(void) {
+    assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
     signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_an_archive_becomes_records),

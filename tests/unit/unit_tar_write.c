@@ -2,6 +2,7 @@
 
 #include <archive.h>
 #include <archive_entry.h>
+#include <locale.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -194,6 +195,7 @@ static void test_odd_names_and_a_full_buffer(void **state) {
 }
 
 int main(void) {
+    assert_non_null(setlocale(LC_CTYPE, "C.UTF-8"));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_tree_becomes_an_archive),
         cmocka_unit_test(test_what_an_archive_cannot_hold_is_left_out),
