@@ -36,6 +36,8 @@
 #define INJECT_LOG 65536  /* calls of one recording */
 #define INJECT_PROCS 1024 /* traced at once */
 #define INJECT_KILL 0     /* as an error: SIGKILL instead */
+#define INJECT_STACK 160  /* words of the stack that are looked at */
+#define INJECT_FRAMES 5   /* of those, return addresses that tell one place from another */
 #define INJECT_OPTIONS                                                                             \
     (PTRACE_O_TRACESYSGOOD | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACECLONE |      \
      PTRACE_O_TRACEEXEC)
@@ -44,7 +46,8 @@ enum role { SUPERVISOR, SHARD, BIRTH, INIT, CHILD, LAYERS, WORKER, ROLES, NONE }
 
 /* The layout is known to injector.py. */
 struct call {
-    uint32_t role, number, nth, pid;
+    uint32_t role, number, nth;
+    uint32_t site; /* a hash of where in the program it is made */
 };
 
 struct plan {
@@ -66,6 +69,7 @@ struct proc {
     bool fail; /* at the end of this call */
     int32_t error;
     uint64_t flags; /* of the clone that it is in */
+    uint64_t text, text_end; /* of the program; 0 = not looked up yet */
 };
 
 struct inject {
@@ -144,12 +148,55 @@ static void inject_fail(struct inject *in, struct proc *p, uint64_t number) {
     }
 }
 
-static void inject_note(struct inject *in, const struct proc *p, uint64_t number) {
+/* Where the program's code is: it may be somewhere else in each process. */
+static void inject_text(struct proc *p) {
+    char path[64];
+    char line[512];
+    (void)snprintf(path, sizeof path, "/proc/%d/maps", (int)p->pid);
+    FILE *maps = fopen(path, "re");
+    while (maps != NULL && p->text_end == 0 && fgets(line, sizeof line, maps) != NULL) {
+        unsigned long from = 0, to = 0;
+        char rights[8] = "";
+        if (sscanf(line, "%lx-%lx %7s", &from, &to, rights) == 3 && rights[2] == 'x') {
+            p->text = from;
+            p->text_end = to;
+        }
+    }
+    if (maps != NULL) {
+        (void)fclose(maps);
+    }
+}
+
+/* Nothing is known of the frames: what looks like a return address into the program is one. Words
+ * of earlier calls are taken for more than one place, never two places for one. */
+static uint32_t inject_site(struct proc *p, const struct __ptrace_syscall_info *si) {
+    uint64_t words[INJECT_STACK] = {0};
+    struct iovec here = {words, sizeof words};
+    struct iovec there = {(void *)(uintptr_t)si->stack_pointer, sizeof words};
+    uint32_t hash = 2166136261u;
+    int frames = 0;
+    if (p->text_end == 0) {
+        inject_text(p);
+    }
+    while (there.iov_len > 0 && process_vm_readv(p->pid, &here, 1, &there, 1, 0) < 0) {
+        there.iov_len /= 2; /* the end of the stack */
+    }
+    for (size_t i = 0; i < INJECT_STACK && frames < INJECT_FRAMES; i++) {
+        if (words[i] >= p->text && words[i] < p->text_end) {
+            hash = (hash ^ (uint32_t)(words[i] - p->text)) * 16777619u;
+            frames++;
+        }
+    }
+    return hash;
+}
+
+static void inject_note(struct inject *in, struct proc *p, const struct __ptrace_syscall_info *si) {
     struct plan *plan = in->plan;
+    uint32_t number = (uint32_t)si->entry.nr;
     uint32_t at = plan->calls;
     if (plan->record && at < INJECT_LOG) {
-        plan->log[at] =
-            (struct call){p->role, (uint32_t)number, in->count[p->role][number], (uint32_t)p->pid};
+        plan->log[at] = (struct call){p->role, number, in->count[p->role][number],
+                                      inject_site(p, si)};
         plan->calls = at + 1;
     }
 }
@@ -168,7 +215,7 @@ static void inject_entry(struct inject *in, struct proc *p,
         return;
     }
     uint32_t nth = ++in->count[p->role][number];
-    inject_note(in, p, number);
+    inject_note(in, p, si);
     if (plan->nth == nth && plan->role == p->role && plan->number == number && plan->hit == 0) {
         inject_fail(in, p, number);
     }
@@ -220,6 +267,7 @@ static void inject_born(struct inject *in, const struct proc *parent) {
 
 /* -> is it still ours? */
 static bool inject_executed(struct proc *p) {
+    p->text = p->text_end = 0;
     if (p->role == BIRTH) {
         p->role = INIT;
     } else if (p->role == CHILD || p->role == WORKER) {

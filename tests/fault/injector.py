@@ -82,7 +82,7 @@ class Injector:
         return hit
 
     def log(self):
-        """-> [(role, number, nth, pid)] since record()"""
+        """-> [(role, number, nth, site)] since record()"""
         return [
             CALL.unpack_from(self.plan, HEAD.size + i * CALL.size) for i in range(self.word(CALLS))
         ]

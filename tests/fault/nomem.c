@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -33,10 +34,15 @@ static struct nomem_plan *nomem_plan;
 static _Thread_local int nomem_inside;
 static int nomem_trace = -1;
 
-/* What a process starts is another program: it is left alone. */
-static void __attribute__((constructor)) nomem_start(void) {
+/* What a process starts is another program: it is left alone. With PINFOLD_NOMEM_COMMAND, only a
+ * program with this first argument is meant, whoever starts it. */
+static void __attribute__((constructor)) nomem_start(int argc, char **argv) {
     const char *path = getenv("PINFOLD_NOMEM");
+    const char *command = getenv("PINFOLD_NOMEM_COMMAND");
     void *frames[2];
+    if (command != NULL && (argc < 2 || strcmp(argv[1], command) != 0)) {
+        return;
+    }
     nomem_inside = 1;
     (void)backtrace(frames, 2); /* loads what it needs */
     int fd = path == NULL ? -1 : open(path, O_RDWR | O_CLOEXEC);

@@ -39,8 +39,13 @@ class Plan:
         """PINFOLD_NOMEM_TRACE, a file, is told where an allocation has failed."""
         return {"LD_PRELOAD": self.library, "PINFOLD_NOMEM": self.path}
 
-    def prefix(self):
-        return ["env"] + ["%s=%s" % pair for pair in self.environment().items()]
+    def prefix(self, command=None):
+        """`command`: not for the program itself, but for those with this first argument that it
+        starts."""
+        found = self.environment()
+        if command is not None:
+            found["PINFOLD_NOMEM_COMMAND"] = command
+        return ["env"] + ["%s=%s" % pair for pair in found.items()]
 
     def word(self, at):
         return struct.unpack_from("=I", self.map, at)[0]

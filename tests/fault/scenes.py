@@ -3,9 +3,11 @@ scene has a `prepare`, at rest, an `act`, during which the fault happens, and a 
 sees is either right, or an honest end, or an honest refusal; anything else is raised."""
 
 import http.client
+import io
 import json
 import os
 import sys
+import tarfile
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -248,6 +250,22 @@ class Upload(WithBox):
         check.true(not whole or "s" in names, "the synced file is missing: %r", names)
 
 
+class Download(WithBox):
+    """All of it, or nothing that could be taken for it."""
+
+    def act(self):
+        try:
+            seen = self.box.download("/workspace")
+        except http.client.IncompleteRead:
+            return
+        if seen.status != 200:
+            refused(seen)
+            return
+        with tarfile.open(fileobj=io.BytesIO(seen.body)) as tar:
+            check.equal(tar.getnames(), ["f"], "names in the archive")
+            check.equal(tar.extractfile("f").read(), b"before\n", "content of the file")
+
+
 class Snapshot(WithBox):
     def act(self):
         answer = self.client.post(self.box.path + "/snapshots", {})
@@ -319,6 +337,7 @@ SCENES = {
     "execute": Execute,
     "files": Files,
     "upload": Upload,
+    "download": Download,
     "snapshot": Snapshot,
     "restore": Restore,
     "fork": Fork,
