@@ -122,11 +122,33 @@ int state_lock(const struct state *s, const char *name, const char *program, str
     return fd_steal(&fd);
 }
 
+/* In the machine's own list, where a service's user is, nearly always. 0 (*found NULL: not there)
+ * or an errno. */
+static int state_user_local(const char *name, struct passwd *pw, char *space, size_t size,
+                            struct passwd **found) {
+    FILE *list = fopen("/etc/passwd", "re");
+    int code = list == NULL ? errno : 0;
+
+    *found = NULL;
+    while (code == 0 && *found == NULL) {
+        code = fgetpwent_r(list, pw, space, size, found);
+        if (code == 0 && strcmp(pw->pw_name, name) != 0)
+            *found = NULL;
+    }
+    if (list != NULL)
+        fclose(list);
+    return code == ENOENT ? 0 : code;
+}
+
 int state_user_find(const char *name, struct state_user *out, struct err *err) {
     char space[16384];
     struct passwd pw, *found = NULL;
-    int code = getpwnam_r(name, &pw, space, sizeof(space), &found);
+    int code = state_user_local(name, &pw, space, sizeof(space), &found);
 
+    /* Only then elsewhere: without memory glibc's own look-up crashes (nss_database.c), or says
+     * that there is no such user. */
+    if (code == 0 && found == NULL)
+        code = getpwnam_r(name, &pw, space, sizeof(space), &found);
     if (code != 0)
         return err_set(err, ERR_SYSTEM, code, "cannot look up the user %s: %s", name,
                        strerror(code));

@@ -68,7 +68,7 @@ struct proc {
     bool begun;
     bool fail; /* at the end of this call */
     int32_t error;
-    uint64_t flags; /* of the clone that it is in */
+    uint64_t flags;          /* of the clone that it is in */
     uint64_t text, text_end; /* of the program; 0 = not looked up yet */
 };
 
@@ -195,8 +195,8 @@ static void inject_note(struct inject *in, struct proc *p, const struct __ptrace
     uint32_t number = (uint32_t)si->entry.nr;
     uint32_t at = plan->calls;
     if (plan->record && at < INJECT_LOG) {
-        plan->log[at] = (struct call){p->role, number, in->count[p->role][number],
-                                      inject_site(p, si)};
+        plan->log[at] =
+            (struct call){p->role, number, in->count[p->role][number], inject_site(p, si)};
         plan->calls = at + 1;
     }
 }

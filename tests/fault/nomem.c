@@ -1,11 +1,9 @@
 /* A library to preload: one allocation of the program fails. The plan, a file named by
  * PINFOLD_NOMEM, is mapped here and by whoever drives this (scarcity.py, which knows the layout).
  */
-#include <dlfcn.h>
 #include <errno.h>
 #include <execinfo.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -97,18 +95,6 @@ static int nomem_fails(void) {
     nomem_say();
     errno = ENOMEM;
     return 1;
-}
-
-/* The C library's look-up of users crashes without memory (nss_database.c): it is spared. */
-int getpwnam_r(const char *name, struct passwd *pw, char *text, size_t size,
-               struct passwd **result) {
-    int (*next)(const char *, struct passwd *, char *, size_t, struct passwd **) =
-        (int (*)(const char *, struct passwd *, char *, size_t, struct passwd **))dlsym(
-            RTLD_NEXT, "getpwnam_r");
-    nomem_inside++;
-    int rc = next(name, pw, text, size, result);
-    nomem_inside--;
-    return rc;
 }
 
 void *malloc(size_t size) {
