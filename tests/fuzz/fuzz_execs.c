@@ -3,108 +3,8 @@
  * 0xff 0xff: exec.log, exec.1.out, exec.1.err, exec.1.ev. */
 #include "execs.h"
 
-#include "clock.h"
+#include "../unit/fake_exec_sandbox.h"
 #include "fuzz.h"
-#include "json_out.h"
-#include "sandbox.h"
-#include "sandboxes.h"
-#include "sync.h"
-
-/* A sandbox in which nothing runs any more. */
-struct sandbox {
-    int dir;
-    struct wire_policy policy;
-    struct request_env env;
-    void *part;
-};
-
-uint32_t sandbox_number(struct sandbox *sb) {
-    (void)sb;
-    return 1;
-}
-
-int sandbox_exec(struct sandbox *sb, struct sandbox_task *t, const struct link_exec *x,
-                 struct err *err) {
-    (void)sb;
-    (void)t;
-    (void)x;
-    return err_set(err, ERR_STATE, 0, "it is a fake");
-}
-
-void sandbox_task_adopt(struct sandbox *sb, struct sandbox_task *t, uint32_t number) {
-    fuzz_require(t->number == number);
-    t->sandbox = sb;
-}
-
-void sandbox_task_kill(struct sandbox_task *t, enum cause cause) {
-    (void)t;
-    (void)cause;
-}
-
-void sandbox_task_signal(struct sandbox_task *t, int signal) {
-    (void)t;
-    (void)signal;
-}
-
-const struct sandbox_failure *sandbox_failure(const struct sandbox *sb) {
-    static const struct sandbox_failure failure = {.stage = "sandbox"};
-    (void)sb;
-    return &failure;
-}
-
-const char *sandbox_id(const struct sandbox *sb) {
-    (void)sb;
-    return "sb_fake";
-}
-
-const char *sandbox_owner(const struct sandbox *sb) {
-    (void)sb;
-    return "somebody";
-}
-
-struct sandbox_activity sandbox_activity(const struct sandbox *sb) {
-    (void)sb;
-    return (struct sandbox_activity){.writes = 1};
-}
-
-const struct sandbox_spec *sandbox_spec(const struct sandbox *sb) {
-    static const struct sandbox_spec spec = {.image = "host"};
-    (void)sb;
-    return &spec;
-}
-
-bool sync_manifest_of(const struct sandbox *sb, const char *path, struct sync_manifest *out,
-                      const char **root) {
-    (void)sb;
-    (void)path;
-    (void)out;
-    (void)root;
-    return false;
-}
-
-int sandbox_dir(const struct sandbox *sb) {
-    return sb->dir;
-}
-
-const struct wire_policy *sandbox_policy(const struct sandbox *sb) {
-    return &sb->policy;
-}
-
-const struct request_env *sandbox_env(const struct sandbox *sb) {
-    return &sb->env;
-}
-
-void *sandbox_part(const struct sandbox *sb, enum sandbox_part which) {
-    (void)which;
-    return sb->part;
-}
-
-void sandbox_part_set(struct sandbox *sb, enum sandbox_part which,
-                      const struct sandbox_part_ops *ops, void *part) {
-    (void)which;
-    (void)ops;
-    sb->part = part;
-}
 
 static void fuzz_files(int dir, const uint8_t *data, size_t size) {
     static const char *const names[] = {"exec.log", "exec.1.out", "exec.1.err", "exec.1.ev"};
@@ -144,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct err err = {0};
     struct log log = {.fd = -1};
     static struct metrics metrics;
-    struct sandbox sb = {.dir = fuzz_dir(path)};
+    struct sandbox sb = {.dir = fuzz_dir(path), .next = 1, .refuse = true}; /* nothing runs */
     struct loop *loop = loop_new(&err);
     fuzz_require(loop != NULL);
     fuzz_files(sb.dir, data, size);
