@@ -76,8 +76,11 @@ void loop_del(struct loop *loop, struct loop_source *src) {
     if (src->fd < 0 || !src->fn)
         return;
     int saved = errno;
-    /* Fails when the owner has closed the descriptor already, which has the same effect. */
-    epoll_ctl(loop->epoll, EPOLL_CTL_DEL, src->fd, NULL);
+    /* Fails when the owner has closed the descriptor already, which has the same effect. For any
+     * other reason once more: a watch that stayed would call what is gone. */
+    if (epoll_ctl(loop->epoll, EPOLL_CTL_DEL, src->fd, NULL) < 0 && errno != EBADF &&
+        errno != ENOENT)
+        epoll_ctl(loop->epoll, EPOLL_CTL_DEL, src->fd, NULL);
     errno = saved;
     src->fd = -1;
     src->fn = NULL;

@@ -84,6 +84,10 @@ static void exec_setup_event(void *arg, uint32_t events) {
     if (n < 0 && err.code == EAGAIN) {
         return;
     }
+    if (n < 0 && err.code != ECONNRESET) {
+        jail_fail(x->jail, "child", err.code != 0 ? err.code : EPROTO, err.text); /* it waits */
+        return;
+    }
     if (n <= 0) {
         loop_del(x->jail->host->loop, &x->src); /* process 1 reports why, or dies itself */
         return;

@@ -197,6 +197,11 @@ static void jail_control(void *arg, uint32_t events) {
     if (n < 0 && err.code == EAGAIN) {
         return;
     }
+    if (n < 0 && err.code != ECONNRESET) {
+        /* It lives on, and what it says is lost: nobody would wait for the end of anything. */
+        jail_fail(j, "process 1", err.code != 0 ? err.code : EPROTO, err.text);
+        return;
+    }
     if (n <= 0) {
         loop_del(j->host->loop, &j->control_src); /* its death comes through the pidfd */
         return;

@@ -45,7 +45,10 @@ static int tar_pack_item(struct tar_pack *t, const struct fileop_item *item) {
         t->result->sys = item->rec.sys;
         return tar_pack_fail(t, TAR_PACK_REFUSED);
     }
-    if (tar_write_item(t->tar, item, NULL) < 0)
+    /* What nobody may read, or is gone meanwhile, is left out. An archive that lacks a file because
+     * the disk or memory failed must not look like a whole one. */
+    if ((item->rec.type == FILEOP_ERROR && item->rec.code == FILEOP_IO) ||
+        tar_write_item(t->tar, item, NULL) < 0)
         return tar_pack_fail(t, TAR_PACK_BROKEN);
     return tar_pack_flush(t);
 }

@@ -142,6 +142,21 @@ static void test_why_there_is_no_archive(void **state) {
     assert_int_equal(finish(&w, bytes, sizeof(bytes), &len, &report), sizeof(report));
     assert_int_equal(report.packed.code, TAR_PACK_CUT);
     assert_int_equal(len, 0);
+    static const struct {
+        enum fileop_code code;
+        enum tar_pack_code means;
+    } rows[] = {{FILEOP_DENIED, TAR_PACK_OK}, /* left out */
+                {FILEOP_NOT_FOUND, TAR_PACK_OK},
+                {FILEOP_IO, TAR_PACK_BROKEN}}; /* not a whole archive without it */
+    for (size_t i = 0; i < UNIT_COUNT(rows); i++) {
+        w = begin(sock, TAR_APART_PACK);
+        put_file(w.in);
+        put(w.in, (struct fileop_record){.type = FILEOP_ERROR, .code = rows[i].code, .sys = 5},
+            "other", "");
+        put(w.in, (struct fileop_record){.type = FILEOP_END}, "", "");
+        assert_int_equal(finish(&w, bytes, sizeof(bytes), &len, &report), sizeof(report));
+        assert_int_equal(report.packed.code, rows[i].means);
+    }
     w = begin(sock, TAR_APART_UNPACK); /* no archive */
     assert_int_equal(fd_write_all(w.in, "none", 4, NULL), 0);
     assert_int_equal(finish(&w, bytes, sizeof(bytes), &len, &report), sizeof(report));
