@@ -10,7 +10,7 @@
 #   make sizes        the privileged programs: lines, bytes, and the system calls that they can make
 #   make analyze      gcc -fanalyzer, clang-tidy and cppcheck over everything (minutes at first)
 #   make fuzz SECONDS=60
-#   make fault        every system call and every allocation fails once (about an hour)
+#   make fault        every place that makes a system call or allocates fails once (an hour or more)
 #   make mislabel RUNS=10000   programs whose end is known, many at once: is each told right?
 #   make kills N=100   kill -9 of server and runner at so many random moments under load
 #   make soak MINUTES=10   days of work at once with kill -9 in between; a table and build/soak.svg
