@@ -402,7 +402,7 @@ define test_rules # variant, source without .c, program, directory of the module
 $(B)/$(1)/obj/$(2).o: $(2).c $(B)/$(1)/flags
 	@mkdir -p $$(@D)
 	@echo "  CC   $(1)  $$<"
-	@$(call compile_of,$(1)) $(addprefix -I,$(call include_of,$(4)) $(dir $(2))) \
+	@$(call compile_of,$(1)) $(addprefix -I,$(call include_of,$(4)) $(sort $(dir $(2)) tests/unit/)) \
 	    $$(foreach p,$(call packages_of,$(4)),$$(call pkg,$$(p),cflags)) -MMD -MP -c $$< -o $$@
 
 $(3): $(B)/$(1)/obj/$(2).o $(5) $(call archives_of,$(1),$(4))

@@ -75,19 +75,12 @@ static void fileop_run_kill(struct fileop_run *r) {
         sandbox_task_kill(&r->task, CAUSE_CANCELLED);
 }
 
-/* Its stream has ended without an END. */
+/* Its stream has ended without an END; or somebody else reads it, who knows how that ends. */
 static void fileop_run_settle_cut(struct fileop_run *r) {
     struct fileop_result result = {0};
-    fileop_status_cut(&result, r->cause, r->path);
+    if (!r->taken || r->cause != CAUSE_EXIT)
+        fileop_status_cut(&result, r->cause, r->path);
     fileop_run_settle(r, &result);
-}
-
-/* Whoever reads its stream knows how that ends. */
-static void fileop_run_settle_taken(struct fileop_run *r) {
-    if (r->cause == CAUSE_EXIT)
-        fileop_run_settle_code(r, FILEOP_OK, 0);
-    else
-        fileop_run_settle_cut(r);
 }
 
 /* Reading. */
@@ -171,11 +164,6 @@ static bool fileop_run_hand_out(struct fileop_run *r) {
 static void fileop_run_work(struct fileop_run *r) {
     if (r->cancelled) {
         fileop_run_settle_code(r, FILEOP_IO, ECANCELED);
-        return;
-    }
-    if (r->taken) {
-        if (!r->active)
-            fileop_run_settle_taken(r);
         return;
     }
     for (int i = 0; i < FILEOP_RUN_READS; i++) {
@@ -521,7 +509,7 @@ int fileop_run_take_stdout(struct fileop_run *r) {
     if (r->fd < 0 && fileop_run_pipe(&r->fd, &r->child_out, false, NULL) < 0)
         return -1;
     loop_del(r->lane->loop, &r->source);
-    r->taken = true;
+    r->taken = r->eof = true;
     (void)fcntl(r->fd, F_SETFL, 0);
     (void)fcntl(r->fd, F_SETPIPE_SZ, FILEOP_RUN_PIPE); /* only a matter of speed */
     return fd_steal(&r->fd);

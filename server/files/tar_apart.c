@@ -10,8 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "apart.h"
 #include "fd.h"
+#include "rights.h"
 
 #define TAR_APART_FDS 3
 /* Of address space, most of which are the program's libraries; of processor time: the largest
@@ -53,7 +53,7 @@ static void tar_apart_work(const struct tar_apart_job *job, const int *fds,
 static void tar_apart_child(const struct tar_apart_job *job, const int *fds) {
     struct tar_apart_report report = {0};
     /* Before the rights are gone: the default is what ends it when the report cannot be written. */
-    if (apart_drop(fds, TAR_APART_FDS, TAR_APART_MEMORY, TAR_APART_SECONDS) < 0)
+    if (rights_drop(fds, TAR_APART_FDS, TAR_APART_MEMORY, TAR_APART_SECONDS) < 0)
         _exit(1);
     tar_apart_work(job, fds, &report);
     /* Before the other descriptors are closed, by the end: whoever sees that has the report. */

@@ -1,4 +1,4 @@
-/* Archives are read and made by processes that have no rights (apart.h), since every byte of them
+/* Archives are read and made by processes that have no rights (rights.h), since every byte of them
  * is hostile and the library that knows them ends its process when memory is short. A helper, which
  * the server starts when it has the first archive, forks one for each: it is another image than the
  * server, so none of them has the server's memory. */

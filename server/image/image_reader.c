@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "apart.h"
+#include "rights.h"
 #include "fd.h"
 #include "image_record.h"
 
@@ -27,7 +27,7 @@ int image_reader_drop(int keep_a, int keep_b) {
 
     /* Names are bytes to us; in the "C" locale libarchive would refuse those that are not ASCII. */
     (void)setlocale(LC_CTYPE, "C.UTF-8");
-    return apart_drop(keep, sizeof(keep) / sizeof(keep[0]), IMAGE_READER_MEMORY, 0);
+    return rights_drop(keep, sizeof(keep) / sizeof(keep[0]), IMAGE_READER_MEMORY, 0);
 }
 
 static int image_reader_put(struct image_reader *r, const void *data, size_t len) {

@@ -3,7 +3,7 @@
  * 0xff 0xff: exec.log, exec.1.out, exec.1.err, exec.1.ev. */
 #include "execs.h"
 
-#include "../unit/fake_exec_sandbox.h"
+#include "fake_exec_sandbox.h"
 #include "fuzz.h"
 
 static void fuzz_files(int dir, const uint8_t *data, size_t size) {

@@ -6,11 +6,11 @@
 #include <stdint.h>
 
 /* Descriptors that a process may keep. */
-#define APART_KEEP_MAX 4
+#define RIGHTS_KEEP_MAX 4
 
 /* For a child after fork, before it reads the first byte: nothing stays open but `keep` (count of
  * them); root becomes nobody; no new privileges; not to be traced; it dies with its parent; no
  * file, socket or process can be had, nor more than `memory` bytes of address space and `seconds`
  * of processor time (0 = no such limit). From then on the kernel allows reading, writing, memory
  * and the end, and nothing else. -1 with errno: it must end. */
-int apart_drop(const int *keep, size_t count, uint64_t memory, unsigned seconds);
+int rights_drop(const int *keep, size_t count, uint64_t memory, unsigned seconds);

@@ -1,4 +1,4 @@
-#include "apart.h"
+#include "rights.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -99,7 +99,7 @@ static int tried(attempt *what, int keep) {
     int status = 0;
     assert_true(pid >= 0);
     if (pid == 0)
-        _exit(apart_drop(&keep, 1, 512 * MIB, 10) < 0 ? 2 : what(keep) ? 0 : 1);
+        _exit(rights_drop(&keep, 1, 512 * MIB, 10) < 0 ? 2 : what(keep) ? 0 : 1);
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status));
     return WEXITSTATUS(status);
@@ -142,7 +142,7 @@ static void test_what_it_is_for_goes_on(void **state) {
     assert_true(pid >= 0);
     if (pid == 0) {
         char *block = NULL;
-        if (apart_drop(ends, 2, 512 * MIB, 10) < 0 || (block = malloc(8 * MIB)) == NULL)
+        if (rights_drop(ends, 2, 512 * MIB, 10) < 0 || (block = malloc(8 * MIB)) == NULL)
             _exit(2);
         memset(block, 'x', 8 * MIB);
         free(block);
@@ -163,7 +163,7 @@ static void test_time_is_bounded(void **state) {
     pid_t pid = fork();
     assert_true(pid >= 0);
     if (pid == 0) {
-        if (apart_drop(NULL, 0, 0, 1) < 0)
+        if (rights_drop(NULL, 0, 0, 1) < 0)
             _exit(2);
         for (;;)
             __asm__ volatile("" ::: "memory");
@@ -174,9 +174,9 @@ static void test_time_is_bounded(void **state) {
 }
 
 static void test_too_many_to_keep_are_refused(void **state) {
-    const int keep[APART_KEEP_MAX + 1] = {0, 1, 2, 3, 4};
+    const int keep[RIGHTS_KEEP_MAX + 1] = {0, 1, 2, 3, 4};
     (void)state;
-    assert_int_equal(apart_drop(keep, APART_KEEP_MAX + 1, 0, 0), -1);
+    assert_int_equal(rights_drop(keep, RIGHTS_KEEP_MAX + 1, 0, 0), -1);
 }
 
 int main(void) {
@@ -186,5 +186,5 @@ int main(void) {
         cmocka_unit_test(test_time_is_bounded),
         cmocka_unit_test(test_too_many_to_keep_are_refused),
     };
-    return cmocka_run_group_tests_name("apart", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("rights", tests, NULL, NULL);
 }
