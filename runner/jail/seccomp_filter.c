@@ -227,8 +227,7 @@ static const struct seccomp_rule seccomp_rules[] = {
     SECCOMP_FILE_TYPE("mknodat", 2, SECCOMP_ACT_DENY, S_IFCHR),
     SECCOMP_FILE_TYPE("mknodat", 2, SECCOMP_ACT_DENY, S_IFBLK),
 
-    /* renameat2: a whiteout is a device, and the mark by which an overlay hides a file of a layer
-     */
+    /* renameat2: a whiteout is a device, and hides a file of a layer under an overlay */
     SECCOMP_BOTH("renameat2", SCMP_ACT_ALLOW, SECCOMP_MASKED(4, RENAME_WHITEOUT, 0)),
     SECCOMP_BOTH("renameat2", SECCOMP_ACT_DENY,
                  SECCOMP_MASKED(4, RENAME_WHITEOUT, RENAME_WHITEOUT)),
@@ -304,10 +303,9 @@ static const struct seccomp_rule seccomp_rules[] = {
     SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_GT(0, AF_NETLINK)),
 };
 
-/* Options of sockets, by level, that take from what all users of the host share, or reach code that
- * only a network needs. Programs for packets are compiled into memory of which the whole host has
- * one bounded share; when it is used up no unprivileged process can load a filter, so that no jail
- * could be made. Flow labels are a few thousand for all. A protocol on top of TCP is a module. */
+/* Options of sockets, by level. Compiled programs for packets have one share of memory for the
+ * whole host: when it is used up nobody unprivileged can load a filter, so that no jail could be
+ * made. Flow labels are a few thousand for all; a protocol on top of TCP is a module. */
 static const struct seccomp_option {
     uint32_t level, option;
 } seccomp_options[] = {
@@ -318,9 +316,7 @@ static const struct seccomp_option {
     {IPPROTO_TCP, TCP_ULP},
     {IPPROTO_IPV6, 32 /* IPV6_FLOWLABEL_MGR */},
 };
-/* One more than the largest there is, with room; powers of two. */
-#define SECCOMP_LEVELS 512u
-#define SECCOMP_OPTIONS 128u
+enum { SECCOMP_LEVELS = 512, SECCOMP_OPTIONS = 128 }; /* more than there are; powers of two */
 
 /* ioctl requests that type into a terminal (TIOCSTI, and TIOCLINUX by pasting) or put a line
  * discipline, which is a kernel module, on one. */
@@ -455,9 +451,9 @@ static int seccomp_add_ioctls(struct seccomp_builder *b, uint32_t prefix, unsign
 
 /* Is a refused option among `size` levels (arg 1) or options of a level (arg 2) from `first` on? */
 static bool seccomp_has_option(unsigned arg, uint32_t level, uint32_t first, uint32_t size) {
+    const struct seccomp_option *o = seccomp_options;
     bool has = false;
-    for (size_t i = 0; i < sizeof seccomp_options / sizeof seccomp_options[0]; i++) {
-        const struct seccomp_option *o = &seccomp_options[i];
+    for (size_t i = sizeof seccomp_options / sizeof seccomp_options[0]; i > 0; i--, o++) {
         has = has ||
               (arg == 1 ? o->level - first < size : o->level == level && o->option - first < size);
     }
