@@ -35,6 +35,7 @@ import suite
 
 
 DOCKER_PATIENCE = 3
+DOCKER_START = 180  # all limits are proved in containers, one after the other
 
 
 def load():
@@ -148,7 +149,7 @@ class Runner:
             pair = None
             if self.docker and differs.why(test.title()):
                 raise suite.Skip(differs.why(test.title()))
-            signal.setitimer(signal.ITIMER_REAL, deadline + 20)
+            signal.setitimer(signal.ITIMER_REAL, deadline + (DOCKER_START if self.docker else 20))
             if not test.own and (test.function is not runner_end or self.pair is not None):
                 pair = self.shared()
             signal.setitimer(signal.ITIMER_REAL, deadline)

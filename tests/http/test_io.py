@@ -64,7 +64,7 @@ def _(pair):
 @test("cap + 1 bytes and an exit give one consistent answer", case=28, deadline=40)
 def _(pair):
     def one(index):
-        for _ in range(60):
+        for _ in range(pair.rounds(60)):
             answer = check.ok(
                 pair.client.run(
                     argv=["head", "-c", "1025", "/dev/zero"], limits={"output_bytes": 1024}

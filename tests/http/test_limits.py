@@ -167,7 +167,7 @@ def _(pair):
 def _(pair):
     for mem in (4 * MIB, 8 * MIB):
         seen = set()
-        for _ in range(200):
+        for _ in range(pair.rounds(200)):
             answer = pair.client.run(argv=["/bin/true"], limits={"mem_bytes": mem})
             seen.add(answer["steps"][0]["end"]["cause"])
         check.true(seen in ({"exit"}, {"memory"}), "%d bytes: %s", mem, seen)
