@@ -5,97 +5,11 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "buf.h"
-#include "fake_sandbox.h"
+#include "fake_operation.h"
 #include "unit.h"
-
-/* What the operation's owner was told. */
-struct told {
-    struct fileop_run *run;
-    struct buf text;
-    int writable, readable, done;
-    int give_up_after;
-    bool pause;
-    struct fileop_result result;
-};
-
-static int told_item(void *arg, const struct fileop_item *item) {
-    struct told *t = arg;
-    assert_int_equal(t->done, 0);
-    if (item->rec.type == FILEOP_DATA)
-        buf_append(&t->text, item->data, item->rec.data_len, NULL);
-    else
-        buf_printf(&t->text, NULL, "<%s>", item->path);
-    if (t->pause)
-        fileop_run_pause(t->run);
-    return t->give_up_after > 0 && --t->give_up_after == 0 ? -1 : 0;
-}
-
-static void told_writable(void *arg) {
-    ((struct told *)arg)->writable++;
-}
-
-static void told_readable(void *arg) {
-    ((struct told *)arg)->readable++;
-}
-
-static void told_done(void *arg, const struct fileop_result *result) {
-    struct told *t = arg;
-    assert_int_equal(t->done, 0);
-    t->done++;
-    t->run = NULL;
-    t->result = *result;
-}
-
-static const struct fileop_run_ops plain_ops = {
-    .item = told_item, .writable = told_writable, .done = told_done};
-static const struct fileop_run_ops hand_ops = {
-    .item = told_item, .readable = told_readable, .done = told_done};
-
-static struct fileop_run *start(struct sandbox *sb, const char *op, bool upload,
-                                const struct fileop_run_ops *ops, struct told *t) {
-    const char *argv[] = {op, "/workspace/a", "1", "2"};
-    struct err err = {0};
-    memset(t, 0, sizeof(*t));
-    buf_init(&t->text, 8u << 20);
-    t->run = fileop_run_start(sb, argv, 4, upload, ops, t, &err);
-    return t->run;
-}
-
-/* The operation's side. */
-
-static void say(struct sandbox *sb, size_t i, const void *bytes, size_t len) {
-    assert_int_equal(write(sb->tasks[i].out, bytes, len), len);
-}
-
-static void say_record(struct sandbox *sb, size_t i, struct fileop_record rec, const char *path) {
-    rec.magic = FILEOP_MAGIC;
-    rec.path_len = (uint32_t)strlen(path);
-    say(sb, i, &rec, sizeof(rec));
-    say(sb, i, path, rec.path_len);
-}
-
-static const struct fileop_record entry = {
-    .type = FILEOP_ENTRY, .kind = FILEOP_FILE, .flags = FILEOP_CONTENT, .mode = 0644};
-static const struct fileop_record directory = {.type = FILEOP_ENTRY, .kind = FILEOP_DIRECTORY};
-static const struct fileop_record the_end = {.type = FILEOP_END};
-
-static struct fileop_record data_of(size_t len) {
-    return (struct fileop_record){.type = FILEOP_DATA, .data_len = (uint32_t)len};
-}
-
-/* Its process is gone. */
-static void over(struct sandbox *sb, size_t i, enum cause cause) {
-    struct sandbox_task *t = sb->tasks[i].task;
-    struct wire_end end = {.cause = cause};
-    sb->tasks[i].task = NULL;
-    fd_close(&sb->tasks[i].in);
-    fd_close(&sb->tasks[i].out);
-    t->ops->ended(t, &end);
-}
 
 static void test_records_come_in_order_and_the_end_is_told_once(void **state) {
     (void)state;
@@ -224,91 +138,6 @@ static void test_contents_can_be_taken_by_hand(void **state) {
     assert_int_equal(t.done, 1);
     assert_int_equal(t.result.code, FILEOP_OK);
     over(sb, 0, CAUSE_EXIT);
-    buf_done(&t.text);
-    box_free(sb);
-}
-
-/* Reads all that is in a socket. */
-static size_t drain(int socket, char *all, size_t len) {
-    ssize_t n;
-    while ((n = recv(socket, all + len, 1000000 - len, MSG_DONTWAIT)) > 0)
-        len += (size_t)n;
-    return len;
-}
-
-static void test_contents_go_into_a_socket_as_far_as_it_takes_them(void **state) {
-    (void)state;
-    struct sandbox *sb = box_new();
-    struct told t;
-    static char piece[60000], all[1000000];
-    size_t len = 0, want = 0;
-    ssize_t n = 0;
-    int ends[2];
-    bool full = false;
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-    start(sb, "read", false, &hand_ops, &t);
-    say_record(sb, 0, entry, "");
-    say_record(sb, 0, data_of(5), "");
-    say(sb, 0, "01234", 5);
-    turn(sb);
-    /* Of what was read already, a part. */
-    assert_int_equal(fileop_run_read_to(t.run, ends[0], 2), 2);
-    assert_int_equal(fileop_run_read_to(t.run, ends[0], 100), 3);
-    assert_int_equal(fileop_run_read_to(t.run, ends[0], 100), 0);
-    for (int i = 0; i < 12; i++) {
-        memset(piece, 'a' + i, sizeof(piece));
-        say_record(sb, 0, data_of(sizeof(piece)), "");
-        say(sb, 0, piece, sizeof(piece));
-        turn(sb);
-        while (want < sizeof(piece) * (size_t)(i + 1)) {
-            n = fileop_run_read_to(t.run, ends[0], sizeof(all));
-            if (n == FILEOP_RUN_FULL) {
-                full = true;
-                len = drain(ends[1], all, len);
-                continue;
-            }
-            assert_true(n > 0);
-            want += (size_t)n;
-        }
-    }
-    assert_true(full);
-    say_record(sb, 0, data_of(0), "");
-    turn(sb);
-    assert_int_equal(fileop_run_read_to(t.run, ends[0], 100), -1);
-    len = drain(ends[1], all, len);
-    assert_int_equal(len, 5 + 12 * sizeof(piece));
-    assert_memory_equal(all, "01234", 5);
-    for (size_t i = 0; i < 12 * sizeof(piece); i++)
-        assert_int_equal(all[5 + i], (int)('a' + i / sizeof(piece)));
-    close(ends[0]);
-    close(ends[1]);
-    say_record(sb, 0, the_end, "");
-    turn(sb);
-    assert_int_equal(t.result.code, FILEOP_OK);
-    over(sb, 0, CAUSE_EXIT);
-    buf_done(&t.text);
-    box_free(sb);
-}
-
-static void test_a_socket_that_is_closed_ends_the_contents(void **state) {
-    (void)state;
-    struct sandbox *sb = box_new();
-    struct told t;
-    int ends[2];
-    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-    signal(SIGPIPE, SIG_IGN);
-    start(sb, "read", false, &hand_ops, &t);
-    say_record(sb, 0, entry, "");
-    say_record(sb, 0, data_of(10), "");
-    turn(sb);
-    say(sb, 0, "01234", 5);
-    close(ends[1]);
-    assert_int_equal(fileop_run_read_to(t.run, ends[0], 100), -2);
-    fileop_run_cancel(t.run);
-    over(sb, 0, CAUSE_CANCELLED);
-    turn(sb);
-    assert_int_equal(t.done, 1);
-    close(ends[0]);
     buf_done(&t.text);
     box_free(sb);
 }
@@ -620,8 +449,6 @@ int main(void) {
         cmocka_unit_test(test_a_stream_that_is_cut_short_is_a_failure),
         cmocka_unit_test(test_noise_ends_the_operation),
         cmocka_unit_test(test_contents_can_be_taken_by_hand),
-        cmocka_unit_test(test_contents_go_into_a_socket_as_far_as_it_takes_them),
-        cmocka_unit_test(test_a_socket_that_is_closed_ends_the_contents),
         cmocka_unit_test(test_an_error_within_contents_is_what_done_tells),
         cmocka_unit_test(test_nothing_comes_while_paused),
         cmocka_unit_test(test_an_upload_waits_for_room_and_loses_nothing),
