@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "rights.h"
 #include "fd.h"
 #include "image_record.h"
+#include "rights.h"
 
 #define IMAGE_READER_BLOCK 65536u
 /* Of address space: a packer's window may be large, not endless. */
