@@ -23,7 +23,7 @@
 /* For what never happens; a host that is slow may take seconds. */
 #define JAIL_BUILD_NS (60 * CLOCK_NS_PER_S)
 /* An engine has timeouts of its own, which say more. */
-#define JAIL_CONTAINED_NS (60 * CLOCK_NS_PER_S)
+#define JAIL_CONTAINED_NS (90 * CLOCK_NS_PER_S)
 #define JAIL_REMOVE_NS (60 * CLOCK_NS_PER_S)
 #define JAIL_RETRY_NS (2 * CLOCK_NS_PER_MS)
 
