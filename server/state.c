@@ -130,7 +130,7 @@ static int state_user_local(const char *name, struct passwd *pw, char *space, si
     int code = list == NULL ? errno : 0;
 
     *found = NULL;
-    while (code == 0 && *found == NULL) {
+    while (list != NULL && code == 0 && *found == NULL) {
         code = fgetpwent_r(list, pw, space, size, found);
         if (code == 0 && strcmp(pw->pw_name, name) != 0)
             *found = NULL;
