@@ -239,6 +239,17 @@ def mount_points():
     return sorted(found)
 
 
+def descriptors_of_server(pid, table):
+    """Without the socket to the helper for archives: that one is started when there is an archive,
+    and ends when there was none for some minutes."""
+    helper = any(
+        read("/proc/%d/cmdline" % child).split(b"\0")[1:2] == [b"archives"]
+        for child, (parent, _, _) in table.items()
+        if parent == pid
+    )
+    return len(names("/proc/%d/fd" % pid)) - helper
+
+
 def snapshot(pair, bases, marks):
     """Counts and lists that are the same before and after a run, in words as keys."""
     table = processes()
@@ -259,7 +270,7 @@ def snapshot(pair, bases, marks):
         "SysV IPC objects": ipc(),
         "loop devices": loops(pair.state),
         "files in the state directory": files(pair.state),
-        "descriptors of the server": len(names("/proc/%d/fd" % pair.server_pid)),
+        "descriptors of the server": descriptors_of_server(pair.server_pid, table),
         "threads of the server": len(threads(pair.server_pid)),
         "descriptors of the runner": sum(len(names("/proc/%d/fd" % pid)) for pid in host),
         "threads of the runner": sum(len(names("/proc/%d/task" % pid)) for pid in host),
