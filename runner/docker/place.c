@@ -20,6 +20,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -110,6 +111,27 @@ static bool place_expected(const char *path, const char *type) {
     return strncmp(path, "/proc/", 6) == 0;
 }
 
+/* An engine that maps users may make no devices, and binds those of the host's in their places:
+ * they may stay where they are the harmless ones that the names promise. */
+static const struct {
+    const char *path;
+    unsigned major, minor;
+} place_devices[] = {{"/dev/null", 1, 3},   {"/dev/zero", 1, 5},    {"/dev/full", 1, 7},
+                     {"/dev/random", 1, 8}, {"/dev/urandom", 1, 9}, {"/dev/tty", 5, 0}};
+#define PLACE_DEVICES (sizeof place_devices / sizeof place_devices[0])
+
+static bool place_device(const struct place *p, const char *path) {
+    struct stat st;
+    for (size_t i = 0; i < PLACE_DEVICES; i++) {
+        if (strcmp(path, place_devices[i].path) == 0) {
+            return fstatat(p->root, path + 1, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+                   S_ISCHR(st.st_mode) &&
+                   st.st_rdev == makedev(place_devices[i].major, place_devices[i].minor);
+        }
+    }
+    return false;
+}
+
 /* The last mount of the list that should not be there, in out[size]: the last is on top. */
 static int place_stranger(const struct place *p, char *out, size_t size, struct err *err) {
     struct buf text;
@@ -125,7 +147,8 @@ static int place_stranger(const struct place *p, char *out, size_t size, struct 
         if (sscanf(line, "%*d %*d %*s %*s %511s", point) != 1 || strchr(point, '\\') != NULL ||
             behind == NULL || sscanf(behind, " - %63s", type) != 1) {
             rc = err_set(err, ERR_INVALID, EINVAL, "a mount of the image has an unusual name");
-        } else if (!place_expected(point, type) && !str_copy(out, size, point)) {
+        } else if (!place_expected(point, type) && !place_device(p, point) &&
+                   !str_copy(out, size, point)) {
             rc = err_set(err, ERR_INVALID, EINVAL, "a mount of the image has a very long name");
         }
     }
@@ -267,6 +290,14 @@ static int place_dev(struct place *p, struct err *err) {
     if (mount(NULL, "/dev", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NOEXEC, NULL) !=
         0) {
         return err_sys(err, "making /dev read-only");
+    }
+    /* EINVAL: it is a device of that /dev, and no mount. */
+    for (size_t i = 0; i < PLACE_DEVICES; i++) {
+        if (mount(NULL, place_devices[i].path, NULL,
+                  MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NOEXEC, NULL) != 0 &&
+            errno != EINVAL && errno != ENOENT) {
+            return err_sys(err, "making %s read-only", place_devices[i].path);
+        }
     }
     return 0;
 }
