@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/futex.h>
-#include <linux/securebits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -143,15 +142,21 @@ static int spawn_map(pid_t pid, const char *file, const struct spawn_config *cfg
  * it counts in every user namespace up to the first: there for the user who made the namespace. If
  * that were root for all jails, one that takes all there is would leave nothing to the others and
  * to the host's root. So each jail's is made by the jail's own first id. The capabilities stay, or
- * hosts that keep namespaces from the unprivileged would refuse. A change of user turns off the
- * signal at the parent's death, which is therefore asked for again. Where ids are few the runner is
- * one user with all of its jails. */
+ * hosts that keep namespaces from the unprivileged would refuse: of who leaves root for a while the
+ * kernel only takes them out of effect, and to put them back needs none (to say beforehand that
+ * they stay would need SETPCAP). A change of user turns off the signal at the parent's death, which
+ * is therefore asked for again. Where ids are few the runner is one user with all of its jails. */
 static int spawn_owner(uint32_t uid, struct err *err) {
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct caps[_LINUX_CAPABILITY_U32S_3] = {0};
     int signal = 0;
     pid_t parent = getppid();
-    if (prctl(PR_GET_PDEATHSIG, &signal, 0, 0, 0) != 0 ||
+    if (prctl(PR_GET_PDEATHSIG, &signal, 0, 0, 0) != 0 || syscall(SYS_capget, &head, caps) != 0 ||
         setresuid((uid_t)-1, uid, (uid_t)-1) != 0) {
         return err_sys(err, "becoming the user who owns the jail's namespaces");
+    }
+    if (syscall(SYS_capset, &head, caps) != 0) {
+        abort(); /* as another user, or without them, nothing here may go on */
     }
     if (signal != 0 && (prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0) != 0 || getppid() != parent)) {
         abort(); /* nobody is left to end this process */
@@ -164,11 +169,6 @@ static pid_t spawn_clone_as(struct spawn *s, const struct spawn_config *cfg, int
     const int flags = CLONE_VM | CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
                       CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD;
     bool own = cfg->id_count == SPAWN_IDS_ALL;
-    int bits = own ? prctl(PR_GET_SECUREBITS, 0, 0, 0, 0) : 0;
-    if (own &&
-        (bits < 0 || prctl(PR_SET_SECUREBITS, bits | SECBIT_NO_SETUID_FIXUP, 0, 0, 0) != 0)) {
-        return err_sys(err, "keeping the capabilities of another user");
-    }
     pid_t pid = -1;
     if (!own || spawn_owner(cfg->id_base, err) == 0) {
         pid = clone(spawn_child, s->stack + sizeof s->stack, flags, s, pidfd);
@@ -178,9 +178,6 @@ static pid_t spawn_clone_as(struct spawn *s, const struct spawn_config *cfg, int
         if (own && spawn_owner(0, NULL) != 0) {
             abort(); /* as another user nothing here may go on */
         }
-    }
-    if (own && prctl(PR_SET_SECUREBITS, bits, 0, 0, 0) != 0) {
-        abort();
     }
     return pid;
 }

@@ -10,6 +10,7 @@ import subprocess
 import check
 import clean
 import harness
+from box import Box
 from suite import test
 
 
@@ -117,6 +118,29 @@ def _(_):
                 )
                 check.equal(done.stdout.strip(), b"0", "bytes of an answer")
         check.ok(pair.client.run(argv=["true"]))
+
+
+@test("the runner does its work with the capabilities that its unit leaves it", own=True, deadline=30)
+def _(_):
+    with open(os.path.join(harness.repo(), "deploy/systemd/pinfold-runner.service")) as unit:
+        names = re.search(r"^CapabilityBoundingSet=(.+)$", unit.read(), re.M)[1].lower().split()
+    keep = ",".join("+" + name[len("cap_"):] for name in names)
+    prefix = ["setpriv", "--bounding-set=-all," + keep, "--inh-caps=-all", "--no-new-privs"]
+    with harness.Pair(slots=2, warm=1, runner_prefix=prefix) as pair:
+        pair.warm_up()
+        check.ok(pair.client.run(sh="sleep 100 & echo x > f", collect=["f"]))
+        check.ended(pair.client.run(argv=["sleep", "100"], limits={"wall_ms": 300}), "wall_time")
+        box = Box.make(pair.client)
+        box.put("/workspace/f", b"kept")
+        box.start(sh="sleep 100")
+        snapshot = pair.client.post(box.path + "/snapshots", {"name": "s"})
+        check.equal(snapshot.status, 201, "a snapshot")
+        other = Box.make(pair.client, **{"from": snapshot.json()["id"]})
+        check.equal(other.content("/workspace/f"), b"kept", "the file in another sandbox")
+        for one in (box, other):
+            one.delete()
+        pair.client.delete("/v1/snapshots/" + snapshot.json()["id"])
+        pair.check_clean(3)
 
 
 with open(os.path.join(harness.repo(), "runner", "wire", "wire.h")) as header:
