@@ -132,6 +132,9 @@ static void session_control_layered(void *arg, const struct layers_result *resul
         return;
     }
     if (jail_freeze(e->jail, e->frozen, false, &err) != 0) {
+        if (e->controls->what == WIRE_SNAPSHOT && result->code == 0) {
+            layers_drop(e->cfg->layers, e->controls->key); /* nobody will be told of it */
+        }
         jail_fail(e->jail, "freeze", err.code, err.text);
         return;
     }

@@ -160,6 +160,7 @@ for i in range(200):
     within 20 grep -q '^20000$' out
     exec 5>&-
     wait "$pid"
+    diff out <(seq 1 20000) | head -n 20
     cmp out <(seq 1 20000)
 }
 

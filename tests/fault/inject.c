@@ -285,6 +285,10 @@ static void inject_stopped(struct inject *in, struct proc *p, int status) {
         if (signal == (SIGTRAP | 0x80)) {
             inject_call(in, p);
             signal = 0;
+        } else if (p->role == INIT && (signal == SIGSEGV || signal == SIGILL || signal == SIGBUS)) {
+            /* The kernel ends a process 1 that faults; what a tracer passes on it would ignore. */
+            (void)kill(p->pid, SIGKILL);
+            signal = 0;
         }
         break;
     case PTRACE_EVENT_FORK:

@@ -303,9 +303,11 @@ def _(pair):
 
 
 def rewritten(box, path):
-    """Its contents, None when it was written to while it was read: that answer is cut short."""
+    """Its contents; None when it was written to while it was read, which cuts that answer short, or
+    is not there yet."""
     try:
-        return box.content(path)
+        answer = box.read(path)
+        return answer.body if answer.status == 200 else None
     except http.client.IncompleteRead:
         box.client.close()
         return None
