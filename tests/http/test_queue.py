@@ -8,6 +8,7 @@ import time
 import check
 import harness
 from client import Stream, nonce, parallel
+from probe import Probe
 from suite import Skip, test
 
 # PINFOLD_TEST_DAYS=minutes makes the shortened days as long as that.
@@ -31,31 +32,6 @@ def started(run):
 def cancel(client, runs):
     for run in runs:
         client.delete("/v1/runs/" + run)
-
-
-def percentile(values, part):
-    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
-
-
-class Probe(threading.Thread):
-    """Asks /healthz all the time on one connection: how long each answer took."""
-
-    def __init__(self, client):
-        super().__init__(daemon=True)
-        self.client, self.times, self.over = client, [], False
-
-    def run(self):
-        while not self.over:
-            start = time.monotonic()
-            if self.client.get("/healthz").status != 200:
-                break
-            self.times.append(time.monotonic() - start)
-            time.sleep(0.002)
-
-    def end(self):
-        self.over = True
-        self.join(5)
-        return self.times
 
 
 @test("300 waiting runs of one user delay another's single run by one slot time", own=True)
@@ -82,17 +58,17 @@ def even(pair, users, each, slots, command):
     clients = [pair.user_client("u%d" % i) for i in range(users)]
     blockers = block(pair.client, slots, 30)
     runs = [[client.submit(argv=command) for _ in range(each)] for client in clients]
-    probe = Probe(pair.user_client("probe"))
-    probe.start()
+    probe = Probe(pair.user_client("probe"), pair.server_pid)
     cancel(pair.client, blockers)
     answers = [[c.wait_done(r, 60) for r in own] for c, own in zip(clients, runs)]
     return answers, probe.end()
 
 
-@test("20 users with 10 waiting runs each are served evenly, and healthz answers", own=True, deadline=30)
+@test("20 users with 10 waiting runs each are served evenly, and healthz answers",
+      own=True, alone=True, deadline=30)
 def _(_):
     with harness.Pair(slots=4, warm=4) as pair:
-        answers, healthz = even(pair, 20, 10, 4, ["sleep", "0.03"])
+        answers, probe = even(pair, 20, 10, 4, ["sleep", "0.03"])
         order = sorted((started(run), user) for user, own in enumerate(answers) for run in own)
         counts = [0] * 20
         worst = 0
@@ -102,10 +78,7 @@ def _(_):
             if index + 1 < len(order) and order[index + 1][0] > order[index][0] + 2:
                 worst = max(worst, max(counts) - min(counts))
         check.true(worst <= 1, "some user was %d runs ahead of another" % worst)
-        check.true(len(healthz) > 50, "healthz answered only %d times" % len(healthz))
-        check.true(
-            percentile(healthz, 0.99) < 0.1, "p99 of healthz %.0f ms" % (1000 * percentile(healthz, 0.99))
-        )
+        probe.below(0.99, 0.02, 50)
 
 
 @test("a user's high runs go first and take nobody else's turn; his low ones are not starved", own=True)
@@ -299,13 +272,12 @@ def _(_):
         check.ok(pair.client.run(argv=["true"]))
 
 
-@test("D3: many clients at once with 256 descriptors: every job has its own result", own=True, deadline=60)
+@test("many clients at once with 256 descriptors: every job has its own result", case="D3", own=True, deadline=60)
 def _(_):
     seconds = max(5.0, 60 * MINUTES)
     with harness.Pair(slots=4, warm=4, nofile=256) as pair:
         clients = [pair.user_client("c%d" % i) for i in range(8)]
-        probe = Probe(pair.user_client("probe"))
-        probe.start()
+        probe = Probe(pair.user_client("probe"), pair.server_pid)
         end = time.monotonic() + seconds
         done = [0] * len(clients)
 
@@ -337,14 +309,13 @@ def _(_):
                 done[index % len(clients)] += 1
 
         parallel(64, work, seconds + 30)
-        healthz = probe.end()
+        probe.end()
         fds = len(os.listdir("/proc/%d/fd" % pair.server_pid))
         check.true(fds <= 256, "%d descriptors" % fds)
         check.true(min(done) > 0, "some user got nothing: %s" % done)
         check.true(max(done) / min(done) < 2, "unequal shares: %s" % done)
-        check.true(len(healthz) > 20, "healthz answered %d times" % len(healthz))
-        # 64 clients, the probe and 4 slots share two cores here.
-        check.true(percentile(healthz, 0.95) < 1, "healthz took %.2f s" % percentile(healthz, 0.95))
+        check.true(len(probe.own) > 20, "healthz answered %d times", len(probe.own))
+        check.true(max(probe.own) < 0.1, "held up: %s", probe.said())
 
 
 def hold(client, run, count):

@@ -1,0 +1,82 @@
+"""How long /healthz takes, asked from a process of its own.
+
+Beside each answer stand two times that belong to the machine and not to the server: how long the
+server's thread waited for a processor meanwhile, and how long a process that does nothing but echo
+took at the same moment."""
+
+import os
+import socket
+import time
+
+import clean
+from apart import Apart
+from check import true
+
+
+def percentile(values, part):
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
+
+
+def waited(pid):
+    """Seconds that the main thread of a process has waited for a processor, so far."""
+    fields = clean.read("/proc/%d/task/%d/schedstat" % (pid, pid)).split()
+    return int(fields[1]) / 1e9 if len(fields) > 1 else 0.0
+
+
+def echo():
+    """-> a socket at whose other end a process sends back what it gets, until it is closed."""
+    near, far = socket.socketpair()
+    if os.fork() == 0:
+        near.close()
+        while True:
+            data = far.recv(16)
+            if not data:
+                os._exit(0)
+            far.sendall(data)
+    far.close()
+    return near
+
+
+class Probe:
+    """Asks again and again on one connection, until end()."""
+
+    def __init__(self, client, server_pid):
+        self.client, self.server_pid = client, server_pid
+        self.whole, self.own, self.bare = [], [], []
+        self.apart = Apart(self.ask)
+
+    def ask(self, over):
+        near, times = echo(), [[], [], []]
+        while not over(0.002):
+            begun = time.monotonic()
+            near.sendall(b"well?")
+            near.recv(16)
+            bare = time.monotonic() - begun
+            begun, before = time.monotonic(), waited(self.server_pid)
+            status = self.client.get("/healthz").status
+            took = time.monotonic() - begun
+            true(status == 200, "/healthz answered %d", status)
+            own = max(0.0, took - max(0.0, waited(self.server_pid) - before))
+            for one, value in zip(times, (took, own, bare)):
+                one.append(value)
+        near.close()
+        return times
+
+    def end(self):
+        self.whole, self.own, self.bare = self.apart.end()
+        return self
+
+    def said(self):
+        names = ("healthz", "without the wait for a processor", "bare")
+        return ", ".join("%s p95 %.1f, p99 %.1f, most %.1f ms" % (
+            name, 1000 * percentile(one, 0.95), 1000 * percentile(one, 0.99), 1000 * max(one))
+            for name, one in zip(names, (self.whole, self.own, self.bare)))
+
+    def below(self, part, seconds, asked):
+        """Fails unless it was asked so often and that part of the answers came within so many
+        seconds, each without what its thread waited for a processor. Those waits count too, as far
+        as they are longer than what the echo took: a jail that keeps the server from its turn is
+        the server's fault, a busy machine is not."""
+        true(len(self.whole) >= asked, "healthz answered only %d times", len(self.whole))
+        true(percentile(self.own, part) < seconds and
+             percentile(self.whole, part) < seconds + 2 * percentile(self.bare, part), self.said())
