@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -6,6 +7,7 @@
 #include "api.h"
 #include "fd.h"
 #include "image.h"
+#include "image_ref.h"
 #include "json_out.h"
 #include "ready.h"
 
@@ -162,6 +164,23 @@ void api_info_capabilities(struct server *s, struct http_req *req, const struct 
     api_info_end(req, &j);
 }
 
+/* In containers it is an image of the engine, of which the runner says which. */
+static void api_info_host(struct json_out *j, const struct server *s) {
+    const struct link *docker = links_first_ready_of(&s->links, BACKEND_DOCKER);
+    char hex[65];
+    json_out_open(j, NULL, '{');
+    json_out_str(j, "name", IMAGE_HOST);
+    json_out_str(j, "about",
+                 "the programs of the machine that the runner is on, read-only; in containers, the "
+                 "engine's image that its runner was started with");
+    if (docker != NULL &&
+        !sodium_is_zero(docker->welcome.host_sha256, sizeof(docker->welcome.host_sha256))) {
+        image_ref_to_hex(docker->welcome.host_sha256, hex);
+        json_out_str(j, "docker_sha256", hex);
+    }
+    json_out_close(j, '}');
+}
+
 static void api_info_image(struct json_out *j, const struct image *image) {
     json_out_open(j, NULL, '{');
     json_out_str(j, "name", image->name);
@@ -189,10 +208,7 @@ void api_info_images(struct server *s, struct http_req *req, const struct route_
     }
     api_info_begin(&j, &out);
     json_out_open(&j, "images", '[');
-    json_out_open(&j, NULL, '{');
-    json_out_str(&j, "name", IMAGE_HOST);
-    json_out_str(&j, "about", "the programs of the machine that the runner is on, read-only");
-    json_out_close(&j, '}');
+    api_info_host(&j, s);
     for (size_t i = 0; i < list.count; i++)
         api_info_image(&j, &list.items[i]);
     json_out_close(&j, ']');

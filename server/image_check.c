@@ -23,21 +23,38 @@ static int image_check_read(const char *name, uint8_t sha256[32], struct api_err
                          name);
 }
 
+/* The runner's own: nothing of it lies in the state directory. */
+static int image_check_host(const struct link_policy *policy, const char *digest,
+                            uint8_t sha256[32], struct api_error *error) {
+    if (policy->backend != BACKEND_DOCKER) {
+        memset(sha256, 0, 32);
+        return digest == NULL
+                   ? 0
+                   : api_error_set(error, 400, "conflict", "/image_digest",
+                                   "The image host has no digest: it is the runner's own /usr.");
+    }
+    if (sodium_is_zero(policy->host_sha256, sizeof(policy->host_sha256)))
+        return api_error_set(error, 400, "unknown_image", "/image",
+                             "The back end docker has no image named host: its runner was started "
+                             "without --host-image.");
+    memcpy(sha256, policy->host_sha256, 32);
+    return 0;
+}
+
 int image_check(const struct link_policy *policy, const char *name, const char *digest,
                 uint8_t sha256[32], struct api_error *error) {
     uint8_t have[32] = {0};
     char hex[65];
     bool host = strcmp(name, IMAGE_HOST) == 0;
-    if (!host && image_check_read(name, have, error) < 0)
+    if ((host ? image_check_host(policy, digest, have, error)
+              : image_check_read(name, have, error)) < 0)
         return -1;
+    bool none = sodium_is_zero(have, sizeof(have));
     image_ref_to_hex(have, hex);
     if (!policy->any_image && !image_ref_allows(policy->images, policy->image_count, name, have))
         return api_error_set(error, 403, "policy_image", "/image",
                              "The policy %s does not allow the image %s%s%s.", policy->head.name,
-                             name, host ? "" : " with the digest sha256:", host ? "" : hex);
-    if (digest != NULL && host)
-        return api_error_set(error, 400, "conflict", "/image_digest",
-                             "The image host has no digest: it is the runner's own /usr.");
+                             name, none ? "" : " with the digest sha256:", none ? "" : hex);
     if (digest != NULL && strcmp(strchr(digest, ':') + 1, hex) != 0)
         return api_error_set(error, 409, "image_digest", "/image_digest",
                              "The image %s is sha256:%s, not the one that was asked for.", name,

@@ -7,8 +7,9 @@
 #include "link.h"
 
 /* `digest` is "sha256:HEX", what the caller says it must be, or NULL. Fills in the digest of the
- * image that is there under this name (zeros for "host", which has none). Else *error: 400
- * unknown_image, 403 policy_image, 409 image_digest. In the state directory (state_enter()). */
+ * image that is there under this name (zeros for "host" of native jails, which has none). Else
+ * *error: 400 unknown_image, 403 policy_image, 409 image_digest. In the state directory
+ * (state_enter()). */
 int image_check(const struct link_policy *policy, const char *name, const char *digest,
                 uint8_t sha256[32], struct api_error *error);
 

@@ -53,6 +53,8 @@ struct link_policy {
     bool any_image;
     struct image_ref *images; /* else only these; owned */
     size_t image_count;
+    enum backend backend;    /* of the shard that has it … */
+    uint8_t host_sha256[32]; /* … and what image "host" is there; zeros: it has no digest */
 };
 
 /* What the holder of the links is told. */

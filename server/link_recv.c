@@ -69,7 +69,9 @@ static int link_recv_policy(struct link *l, const struct link_recv_packet *packe
     memcpy(text, p + 1, p->text_size);
     text[p->text_size] = '\0';
     struct link_policy *policy = &l->policies[l->policy_count++];
-    *policy = (struct link_policy){.head = *p, .text = text};
+    *policy =
+        (struct link_policy){.head = *p, .text = text, .backend = (enum backend)l->welcome.backend};
+    memcpy(policy->host_sha256, l->welcome.host_sha256, sizeof(policy->host_sha256));
     return image_check_policy(policy, err);
 }
 

@@ -309,8 +309,9 @@ void derive_image(struct container *c) {
             return;
         }
     }
-    if (c->ref[0] == '\0') {
-        (void)derive_name(m, "", c->image);
+    /* The empty one; and the pinned one, of which may be left what was derived of it. */
+    if (c->ref[0] == '\0' || strcmp(c->ref, m->cfg.host.id) == 0) {
+        (void)derive_name(m, c->ref, c->image);
         derive_find(c);
         return;
     }

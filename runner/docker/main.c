@@ -6,11 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "home.h"
+#include "host.h"
 #include "leftovers.h"
 #include "log.h"
 #include "maker.h"
@@ -38,6 +40,7 @@ struct main_runner {
     struct supervise_config supervise;
     struct shard_maker maker;
     struct maker *made; /* of the shard that this process is */
+    struct host_image host;
     struct selftest_result *capabilities;
     char cgroup_name[CGROUP_NAME_MAX];
     char owner[HOME_OWNER_SIZE];
@@ -77,7 +80,7 @@ static struct maker *main_maker(struct main_runner *r, struct loop *loop,
                                      .log = &r->log,
                                      .socket = r->opt.engine,
                                      .owner = r->owner,
-                                     .host_image = r->opt.host_image,
+                                     .host = r->host,
                                      .images_dirfd = r->state.images,
                                      .init_fd = r->supervise.shard.init_fd,
                                      .run_dir = r->run_dir,
@@ -133,7 +136,25 @@ static int main_wait(struct main_runner *r, struct loop *loop, const struct make
 struct main_probe {
     struct main_runner *r;
     struct cgroup_host *cgroups;
+    struct host_image *host; /* what it finds; shared with it */
 };
+
+/* What its name means now. */
+static int main_pin(struct main_runner *r, struct loop *loop, const struct maker *m,
+                    struct host_image *out, struct err *err) {
+    struct log_line l;
+    if (r->opt.host_image == NULL) {
+        return 0;
+    }
+    if (host_pin(maker_engine(m), loop, r->opt.host_image, out, err) != 0) {
+        return -1;
+    }
+    log_begin(&l, &r->log, LOG_INFO, "host_image");
+    log_str(&l, "name", r->opt.host_image);
+    log_str(&l, "id", out->id);
+    log_end(&l);
+    return 0;
+}
 
 static int main_selftest(void *arg, struct selftest_result *out, struct err *err) {
     const struct main_probe *p = arg;
@@ -141,6 +162,9 @@ static int main_selftest(void *arg, struct selftest_result *out, struct err *err
     struct loop *loop = loop_new(err);
     struct maker *m = loop != NULL ? main_maker(r, loop, main_unchanged, NULL, err) : NULL;
     int rc = m == NULL ? -1 : main_wait(r, loop, m, err);
+    if (rc == 0) {
+        rc = main_pin(r, loop, m, p->host, err);
+    }
     if (rc == 0) {
         const struct selftest_config cfg = {
             .cgroups = p->cgroups,
@@ -159,6 +183,19 @@ static int main_selftest(void *arg, struct selftest_result *out, struct err *err
     return rc;
 }
 
+static int main_probe(struct main_runner *r, struct cgroup_host *cgroups, struct err *err) {
+    struct host_image *host =
+        mmap(NULL, sizeof *host, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (host == MAP_FAILED) {
+        return err_sys(err, "mapping memory for the self-test");
+    }
+    struct main_probe probe = {r, cgroups, host};
+    int rc = start_selftest(main_selftest, &probe, &r->capabilities, err);
+    r->host = *host;
+    (void)munmap(host, sizeof *host);
+    return rc;
+}
+
 static int main_prove(struct main_runner *r, struct err *err) {
     struct cgroup_host cgroups;
     char name[CGROUP_NAME_MAX * 2];
@@ -169,8 +206,7 @@ static int main_prove(struct main_runner *r, struct err *err) {
     start_bases(&r->supervise, &cgroups);
     int rc = leftovers_record(BACKEND_DOCKER, r->supervise.base, r->supervise.bases, err);
     if (rc == 0) {
-        struct main_probe probe = {r, &cgroups};
-        rc = start_selftest(main_selftest, &probe, &r->capabilities, err);
+        rc = main_probe(r, &cgroups, err);
     }
     cgroup_host_done(&cgroups);
     return rc;
@@ -199,7 +235,8 @@ static int main_serve(struct main_runner *r) {
     struct supervise_config *s = &r->supervise;
     r->maker = (struct shard_maker){.start = main_maker_start,
                                     .stop = main_maker_stop,
-                                    .host = r->opt.host_image != NULL,
+                                    .host = r->host.id[0] != '\0',
+                                    .host_sha256 = r->host.sha256,
                                     .arg = r};
     s->shards = 1; /* it is the engine that works */
     s->cgroup_name = r->cgroup_name;
@@ -255,7 +292,9 @@ int main(int argc, char **argv) {
         {"engine", 0, "SOCKET", OPT_STRING, &r.opt.engine, 0, 0,
          "the engine's Unix socket [/var/run/docker.sock]"},
         {"host-image", 0, "REF", OPT_STRING, &r.opt.host_image, 0, 0,
-         "an image of the engine that stands for image \"host\", which requests get by default"},
+         "an image of the engine that stands for image \"host\", which requests get by default; "
+         "what "
+         "it is at start it stays"},
         {"policies", 0, "DIR", OPT_STRING, &r.opt.policies, 0, 0,
          "policy files, owned by root [/etc/pinfold/policies]"},
         {"server-user", 0, "NAME", OPT_STRING, &r.opt.server_user, 0, 0,

@@ -29,15 +29,15 @@ void maker_image_ref(const struct maker *m, const uint8_t sha256[32], char out[J
 static int maker_image(void *arg, const char *name, char ref[JAIL_IMAGE_MAX], uint8_t sha256[32],
                        struct err *err) {
     const struct maker *m = arg;
-    if (strcmp(name, MAKER_HOST) == 0 && m->cfg.host_image == NULL) {
+    if (strcmp(name, MAKER_HOST) == 0 && m->cfg.host.id[0] == '\0') {
         return err_set(err, ERR_INVALID, ENOENT,
                        "pinfold-runner-docker was not told what image \"host\" stands for "
                        "(--host-image)");
     }
     if (strcmp(name, MAKER_HOST) == 0) {
-        return str_copy(ref, JAIL_IMAGE_MAX, m->cfg.host_image)
-                   ? 0
-                   : err_set(err, ERR_INVALID, EINVAL, "the name behind --host-image is too long");
+        (void)str_copy(ref, JAIL_IMAGE_MAX, m->cfg.host.id);
+        memcpy(sha256, m->cfg.host.sha256, 32);
+        return 0;
     }
     if (m->cfg.images_dirfd < 0 || !str_is_name(name)) {
         return err_set(err, ERR_INVALID, ENOENT, "there is no image %.64s", name);

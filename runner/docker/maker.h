@@ -17,6 +17,7 @@
 
 #include "engine.h"
 #include "err.h"
+#include "host.h"
 #include "jail.h"
 #include "log.h"
 #include "loop.h"
@@ -28,7 +29,7 @@ struct maker_config {
     struct log *log;
     const char *socket;         /* of the engine */
     const char *owner;          /* labels and names what is made; nobody else's has it (home.h) */
-    const char *host_image;     /* what image "host" stands for; NULL = there is none */
+    struct host_image host;     /* what image "host" stands for */
     int images_dirfd;           /* STATE/images; -1 = none */
     int init_fd;                /* sealed memfd of pinfold-init */
     const char *run_dir;        /* path of STATE/run */

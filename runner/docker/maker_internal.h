@@ -34,7 +34,6 @@ struct maker_load {
 };
 
 struct maker_prune {
-    char host_id[JAIL_IMAGE_MAX]; /* of the image that stands for "host" */
     bool busy, again;
     unsigned left; /* answers that are still to come */
     int watch;     /* inotify, of STATE/images */

@@ -1,7 +1,8 @@
-/* Images that were made of images, and of which nothing will be made any more: the base has another
- * id or is gone, an imported one was removed from the state directory, or process 1 is another
- * program now. Whose they are stands in their names (maker.h), and is no secret but cannot be
- * guessed; the engine keeps those of which there still are containers, and they are tried again. */
+/* Images that were made of images, and of which nothing will be made any more: another one stands
+ * for "host" since the runner started, an imported one was removed from the state directory, or
+ * process 1 is another program now. Whose they are stands in their names (maker.h), and is no
+ * secret but cannot be guessed; the engine keeps those of which there still are containers, and
+ * they are tried again. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -130,6 +131,8 @@ static void prune_gone(void *arg, const struct engine_reply *reply) {
     }
 }
 
+/* With nothing below it: an image without a name, of which it was the last that was made, would go
+ * with it, and that one is the operator's. */
 static void prune_one(struct maker *m, struct prune_wanted *w, const char *tag, const char *own,
                       const char *id) {
     char path[2 * JAIL_IMAGE_MAX];
@@ -137,7 +140,7 @@ static void prune_one(struct maker *m, struct prune_wanted *w, const char *tag, 
     struct log_line l;
     (void)id;
     if (prune_is_wanted(w, own) || strspn(tag, MAKER_NAME_CHARS "/") != strlen(tag) ||
-        snprintf(path, sizeof path, "/images/%s", tag) >= (int)sizeof path) {
+        snprintf(path, sizeof path, "/images/%s?noprune=1", tag) >= (int)sizeof path) {
         return;
     }
     const struct engine_request q = {.method = "DELETE", .path = path};
@@ -151,18 +154,6 @@ static void prune_one(struct maker *m, struct prune_wanted *w, const char *tag, 
     log_end(&l);
 }
 
-/* What this runner makes containers of when they are of no imported image, whatever that has become
- * meanwhile: until it starts again, those are made of what it found. */
-static int prune_used(const struct maker *m, struct prune_wanted *w) {
-    int rc = 0;
-    for (unsigned i = 0; i < m->images && rc == 0; i++) {
-        if (m->cfg.host_image != NULL && strcmp(m->image[i].ref, m->cfg.host_image) == 0) {
-            rc = prune_want(w, m->image[i].derived);
-        }
-    }
-    return rc;
-}
-
 static void prune_listed(void *arg, const struct engine_reply *reply) {
     struct maker *m = arg;
     char derived[JAIL_IMAGE_MAX];
@@ -172,10 +163,9 @@ static void prune_listed(void *arg, const struct engine_reply *reply) {
                        : NULL;
     bool well = w != NULL && json_is_array(root);
     well = well && (m->cfg.images_dirfd < 0 || prune_imported(m, w) == 0);
-    well = well && prune_used(m, w) == 0;
     well = well && derive_name(m, "", derived) == 0 && prune_want(w, derived) == 0;
-    if (well && m->prune.host_id[0] != '\0') {
-        well = derive_name(m, m->prune.host_id, derived) == 0 && prune_want(w, derived) == 0;
+    if (well && m->cfg.host.id[0] != '\0') {
+        well = derive_name(m, m->cfg.host.id, derived) == 0 && prune_want(w, derived) == 0;
     }
     m->prune.left = 0;
     m->prune.again = !well;
@@ -193,45 +183,12 @@ static void prune_listed(void *arg, const struct engine_reply *reply) {
     }
 }
 
-static void prune_list(struct maker *m) {
-    struct err err;
-    const struct engine_request q = {.method = "GET", .path = PRUNE_PATH};
-    if (engine_ask(m->engine, &q, prune_listed, m, &err) != 0) {
-        m->prune.busy = false; /* it comes back, and this with it */
-    }
-}
-
-static void prune_host(void *arg, const struct engine_reply *reply) {
-    struct maker *m = arg;
-    json_t *root = reply->status == 200
-                       ? json_loadb(reply->body, reply->len, JSON_REJECT_DUPLICATES, NULL)
-                       : NULL;
-    const char *id = json_string_value(json_object_get(root, "Id"));
-    bool known = id != NULL && str_copy(m->prune.host_id, sizeof m->prune.host_id, id);
-    json_decref(root);
-    if (known || reply->status == 404) {
-        prune_list(m);
-    } else {
-        m->prune.busy = false;
-        prune_soon(m, PRUNE_AGAIN_NS);
-    }
-}
-
 static void prune_begin(void *arg) {
     struct maker *m = arg;
-    char path[JAIL_IMAGE_MAX + 32];
     struct err err;
-    m->prune.busy = true;
-    m->prune.host_id[0] = '\0';
-    if (m->cfg.host_image == NULL) {
-        prune_list(m);
-        return;
-    }
-    (void)snprintf(path, sizeof path, "/images/%s/json", m->cfg.host_image);
-    const struct engine_request q = {.method = "GET", .path = path};
-    if (engine_ask(m->engine, &q, prune_host, m, &err) != 0) {
-        m->prune.busy = false;
-    }
+    const struct engine_request q = {.method = "GET", .path = PRUNE_PATH};
+    m->prune.busy = engine_ask(m->engine, &q, prune_listed, m, &err) == 0;
+    /* Else the engine comes back, and this with it. */
 }
 
 void prune_soon(struct maker *m, uint64_t wait_ns) {

@@ -41,20 +41,20 @@ static void sweep_removed(void *arg, const struct engine_reply *reply) {
 
 static bool sweep_known(const struct maker *m, const char *name) {
     for (const struct container *c = m->containers; c != NULL; c = c->next) {
-        if (strcmp(c->name, name) == 0 || strcmp(c->scrap, name) == 0) {
+        if (strcmp(c->name, name) == 0 || (*name != '\0' && strcmp(c->scrap, name) == 0)) {
             return true;
         }
     }
     return false;
 }
 
-static void sweep_remove(struct maker *m, const char *name) {
+/* By its id: one that an engine did not remove to the end may have lost its name. */
+static void sweep_remove(struct maker *m, const char *id, const char *name) {
     char path[256];
     struct err err;
     struct log_line l;
-    if (snprintf(path, sizeof path, "/containers/%s?force=1&v=1", name) >= (int)sizeof path ||
-        strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") !=
-            strlen(name)) {
+    if (snprintf(path, sizeof path, "/containers/%s?force=1&v=1", id) >= (int)sizeof path ||
+        *id == '\0' || strspn(id, "0123456789abcdef") != strlen(id)) {
         return;
     }
     const struct engine_request q = {.method = "DELETE", .path = path};
@@ -75,10 +75,12 @@ static void sweep_listed(void *arg, const struct engine_reply *reply) {
                        : NULL;
     m->sweep_left = 0;
     for (size_t i = 0; i < json_array_size(root); i++) {
-        const json_t *names = json_object_get(json_array_get(root, i), "Names");
-        const char *name = json_string_value(json_array_get(names, 0));
-        if (name != NULL && name[0] == '/' && !sweep_known(m, name + 1)) {
-            sweep_remove(m, name + 1);
+        const json_t *one = json_array_get(root, i);
+        const char *id = json_string_value(json_object_get(one, "Id"));
+        const char *name = json_string_value(json_array_get(json_object_get(one, "Names"), 0));
+        name = name != NULL && name[0] == '/' ? name + 1 : "";
+        if (id != NULL && !sweep_known(m, name)) {
+            sweep_remove(m, id, name);
         }
     }
     bool well = json_is_array(root);

@@ -45,8 +45,8 @@ struct jail_maker {
     /* Process 1 is dead, or was never born, and our control groups are gone: takes away what else
      * there is, then calls jail_removed(), from the loop. NULL: there is nothing else. */
     void (*end)(void *arg, struct jail *jail);
-    /* Contained: what the engine is to be asked for, and the digest of an imported image (else
-     * untouched). ERR_INVALID: there is no such image. */
+    /* Contained: what the engine is to be asked for, and the image's digest. ERR_INVALID: there is
+     * no such image. */
     int (*image)(void *arg, const char *name, char ref[JAIL_IMAGE_MAX], uint8_t sha256[32],
                  struct err *err);
     /* Contained: "" or why no jail can be made now. */

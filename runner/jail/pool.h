@@ -64,7 +64,7 @@ void pool_free(struct pool *pool);
 struct pool_wish {
     const struct policy *policy;
     const char *image;
-    const uint8_t *image_sha256; /* 32 bytes: what it must be; zeros for "host" */
+    const uint8_t *image_sha256; /* 32 bytes: what it must be; zeros for "host" of native jails */
     bool stays;                  /* it counts as a sandbox */
 };
 int pool_take(struct pool *pool, const struct pool_wish *wish, const struct jail_events *events,

@@ -76,6 +76,9 @@ int session_hello(struct session *s, struct err *err) {
                                    .keep_ms = (uint32_t)(s->cfg->hold->keep_ns / CLOCK_NS_PER_MS),
                                    .sandboxes = s->cfg->sandboxes,
                                    .backend = s->cfg->backend};
+    if (s->cfg->host_sha256 != NULL) {
+        memcpy(welcome.host_sha256, s->cfg->host_sha256, sizeof welcome.host_sha256);
+    }
     wire_head_init(&welcome.head, WIRE_WELCOME, sizeof welcome, 0, 0);
     session_send(s, &welcome, sizeof welcome);
     for (size_t i = 0; i < set->count && !s->closing; i++) {

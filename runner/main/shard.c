@@ -275,6 +275,7 @@ static void shard_session_config(struct shard *s) {
         .slots = s->cfg->slots,
         .sandboxes = s->cfg->sandboxes,
         .backend = s->cfg->backend,
+        .host_sha256 = s->cfg->maker != NULL ? s->cfg->maker->host_sha256 : NULL,
         .closed = shard_closed,
         .arg = s,
     };

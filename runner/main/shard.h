@@ -18,7 +18,8 @@ struct shard_maker {
     const struct jail_maker *(*start)(void *arg, struct loop *loop, void (*changed)(void *arg),
                                       void *changed_arg, struct err *err);
     void (*stop)(void *arg);
-    bool host; /* there is an image "host" */
+    bool host;                  /* there is an image "host" … */
+    const uint8_t *host_sha256; /* … which is this one; 32 bytes */
     void *arg;
 };
 

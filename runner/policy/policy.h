@@ -79,7 +79,7 @@ void policy_load_guard(void);
  * to a wider policy. */
 int policy_set_load(const char *dir, struct policy_set *out, struct err *err);
 void policy_set_done(struct policy_set *set);
-/* May it be used? `sha256` is the digest of what is there under this name, zeros for "host".
+/* May it be used? `sha256` is the digest of what is there under this name, zeros: it has none.
  * ERR_INVALID with code EPERM names policy and image. */
 int policy_check_image(const struct policy *p, const char *name, const uint8_t sha256[32],
                        struct err *err);

@@ -17,7 +17,8 @@ struct image_ref {
     uint8_t sha256[32]; /* zeros when it is not pinned */
 };
 
-/* ERR_INVALID says what is wrong with it. "host" cannot be pinned: it is no file of ours. */
+/* ERR_INVALID says what is wrong with it. "host" cannot be pinned: what that
+ * is says whoever starts the runner. */
 int image_ref_parse(const char *text, struct image_ref *out, struct err *err);
 /* 64 hex digits, lower case, and nothing else. */
 bool image_ref_hex(const char *text, uint8_t sha256[32]);

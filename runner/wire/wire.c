@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct wire_head) == 24, "wire_head");
 _Static_assert(sizeof(struct wire_open) == 24 + 128 + 88 + 16 + 128 + 32, "wire_open");
 _Static_assert(sizeof(struct wire_exec) == 24 + 16 + 88 + 16 + 8, "wire_exec");
 _Static_assert(sizeof(struct wire_kill) == 24 + 8, "wire_kill");
-_Static_assert(sizeof(struct wire_welcome) == 24 + 32, "wire_welcome");
+_Static_assert(sizeof(struct wire_welcome) == 24 + 32 + 32, "wire_welcome");
 _Static_assert(sizeof(struct wire_policy) == 24 + 64 + 32 + 176 + 32, "wire_policy");
 _Static_assert(sizeof(struct wire_capability) == 24 + 8 + 32 + 128 + 384, "wire_capability");
 _Static_assert(sizeof(struct wire_usage) == 72, "wire_usage");
@@ -77,6 +77,13 @@ static bool wire_in_table(const struct limits *l) {
             return false;
     }
     return true;
+}
+
+static bool wire_zeros(const uint8_t *bytes, size_t size) {
+    uint8_t all = 0;
+    for (size_t i = 0; i < size; i++)
+        all |= bytes[i];
+    return all == 0;
 }
 
 static const char *wire_fields_open(const void *data, size_t tail, size_t nfds) {
@@ -203,6 +210,8 @@ static const char *wire_fields_welcome(const void *data, size_t tail, size_t nfd
         return "execs";
     if (backend_name(p->backend) == NULL)
         return "backend";
+    if (p->backend == BACKEND_NATIVE && !wire_zeros(p->host_sha256, sizeof(p->host_sha256)))
+        return "host_sha256";
     return p->capabilities > WIRE_CAPABILITIES_MAX ? "capabilities" : NULL;
 }
 

@@ -51,7 +51,7 @@
 #include "err.h"
 #include "limit.h"
 
-#define WIRE_VERSION 3u
+#define WIRE_VERSION 4u
 #define WIRE_NAME_MAX 64 /* names of policies and images, NUL included */
 #define WIRE_TEXT_MAX 512
 #define WIRE_SPEC_INLINE_MAX 16384u      /* larger specs travel as a memfd */
@@ -126,8 +126,8 @@ struct wire_open {
     uint32_t reserved;
     char key[WIRE_NAME_MAX];  /* SANDBOX: the name that it is kept under; else "" */
     char from[WIRE_NAME_MAX]; /* key of the snapshot that it starts from, or "" */
-    /* What the image was when it was asked for; zeros for one that has no digest ("host"). Refused
-     * when the runner has another by this name. */
+    /* What the image was when it was asked for; zeros for one that has no digest ("host" of native
+     * jails). Refused when the runner has another by this name. */
     uint8_t image_sha256[32];
 };
 
@@ -234,6 +234,9 @@ struct wire_welcome {
     uint32_t keep_ms;   /* how long sandboxes live without a server */
     uint32_t sandboxes; /* at once, beside the jails of runs */
     uint32_t backend;   /* enum backend: what its jails are made of */
+    /* The image of an engine that stands for "host", for as long as this runner lives; zeros: there
+     * is none. Always zeros for native jails, whose "host" is no image. */
+    uint8_t host_sha256[32];
 };
 
 /* What may be written inside, besides nothing else. */

@@ -15,7 +15,7 @@
  *
  * The body (a field that does not apply is left out):
  *   receipt    1, the version              key      id of the key: RECEIPT_KEY_ID of it
- *   id, user   of the run                  image    {name, sha256 of the imported archive}
+ *   id, user   of the run                  image    {name, sha256}: of the archive; the engine's Id
  *   policy     {name, sha256 of the file}  network  "none"
  *   limits     {wall_ms: …} of the run     ok       1 or 0
  *   backend    "docker"; left out: a native jail

@@ -33,6 +33,12 @@ static void fuzz_use_reply(const struct wire_head *head) {
         const struct wire_end *p = (const struct wire_end *)(const void *)head;
         fuzz_require(cause_name(p->cause) != NULL);
         fuzz_require(strlen(p->stage) < sizeof(p->stage) && strlen(p->path) < sizeof(p->path));
+    } else if (head->type == WIRE_WELCOME) {
+        const struct wire_welcome *p = (const struct wire_welcome *)(const void *)head;
+        static const uint8_t none[sizeof(p->host_sha256)];
+        fuzz_require(backend_name(p->backend) != NULL);
+        fuzz_require(p->backend != BACKEND_NATIVE ||
+                     memcmp(p->host_sha256, none, sizeof(none)) == 0);
     } else if (head->type == WIRE_POLICY) {
         const struct wire_policy *p = (const struct wire_policy *)(const void *)head;
         fuzz_require(sizeof(*p) + p->text_size == head->size && str_is_name(p->name));

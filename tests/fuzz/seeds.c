@@ -100,6 +100,9 @@ static void seeds_replies(struct seeds *s) {
                                    .execs = 64,
                                    .backend = BACKEND_NATIVE};
     seeds_packet(s, "wire/welcome", 1, &welcome, sizeof(welcome), NULL);
+    welcome.backend = BACKEND_DOCKER;
+    memset(welcome.host_sha256, 7, sizeof(welcome.host_sha256));
+    seeds_packet(s, "wire/welcome_docker", 1, &welcome, sizeof(welcome), NULL);
     struct buf text;
     buf_init(&text, 1024);
     buf_puts(&text, "{\"name\": \"default\"}", NULL);

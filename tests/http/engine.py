@@ -120,6 +120,9 @@ class Engine:
     def has(self, name):
         return self.ask("GET", "/v1.41/images/%s/json" % name)[0] == 200
 
+    def knows(self, container):
+        return self.ask("GET", "/v1.41/containers/%s/json" % container)[0] == 200
+
     def stop(self, number=signal.SIGTERM):
         if self.child is None:
             return

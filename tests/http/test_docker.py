@@ -71,8 +71,10 @@ def run(backend="docker", **request):
 
 
 def ours(one):
-    """Containers of this runner."""
+    """Containers of this runner. When it is killed an engine may go on listing one that it does not know
+    itself any more: that is none."""
     found = [c for c in one.engine.containers() if "dev.pinfold.owner" in c["Labels"]]
+    found = [c for c in found if c["Names"] or one.engine.knows(c["Id"])]
     return [c for c in found if c["Labels"]["dev.pinfold.owner"] != "0" * 32]
 
 
@@ -333,6 +335,79 @@ def _(_):
     check.ok(run(image="bb", argv=["true"]))
 
 
+def host_id():
+    """What the name behind --host-image means to the engine now."""
+    return pair().engine.json("/images/%s/json" % pair().image)["Id"]
+
+
+@contextlib.contextmanager
+def moved():
+    """The name leads to another image, with a file /marker, for a while."""
+    one, before = pair(), host_id()
+    data = io.BytesIO(engine.busybox())
+    with tarfile.open(fileobj=data, mode="a") as out:
+        entry = tarfile.TarInfo("marker")
+        entry.size = 5
+        out.addfile(entry, io.BytesIO(b"moved"))
+    try:
+        one.engine.load(one.image, data.getvalue())
+        check.true(host_id() != before, "the name did not move")
+        yield
+    finally:
+        at = before + "/tag?repo=%s&tag=%s" % tuple(one.image.split(":"))
+        check.equal(one.engine.ask("POST", "/v1.41/images/" + at)[0], 201, "moving it back")
+
+
+@docker("image host of the engine is pinned: answers, sandboxes and receipts say which it was, and others are refused")
+def _(_):
+    one, digest = pair(), host_id()
+    for asked in ({}, {"image_digest": digest}):
+        answer = check.ok(run(argv=["true"], **asked))
+        check.equal(answer["image_digest"], digest, "answer")
+        check.equal(answer["receipt"]["body"]["image"], {"name": "host", "sha256": digest[7:]}, "receipt")
+    with Box.make(one.client, backend="docker") as box:
+        seen = one.client.get("/v1/sandboxes/" + box.id).json()
+        check.equal(seen["image_digest"], digest, "sandbox")
+        done = box.run(argv=["true"])
+        body = box.client.get("%s/receipt" % box.at(done["id"])).json()["body"]
+        check.equal(body["image"], {"name": "host", "sha256": digest[7:]}, "receipt of an execution")
+        for fork in box.fork(1):
+            seen = one.client.get("/v1/sandboxes/" + fork.id).json()
+            check.equal(seen["image_digest"], digest, "fork")
+            fork.delete()
+    listed = {i["name"]: i for i in one.client.get("/v1/images").json()["images"]}
+    check.equal(listed["host"]["docker_sha256"], digest[7:], "the list")
+    check.true("image_digest" not in check.ok(run("native", argv=["true"])), "the machine's own programs have a digest")
+    for backend, asked, status in (("docker", "sha256:" + "7" * 64, 409), ("native", digest, 400)):
+        for route, body in (("/v1/runs", {"argv": ["true"]}), ("/v1/sandboxes", {})):
+            answer = one.client.post(route, dict(body, backend=backend, image_digest=asked))
+            told = answer.json()["error"]["field"]
+            check.equal((answer.status, told), (status, "/image_digest"), "%s: %s" % (backend, asked))
+
+
+@docker("when the name behind image host leads elsewhere, containers are still made of the pinned one")
+def _(_):
+    digest = host_id()
+    with moved():
+        for _ in range(4):  # warm ones are two
+            answer = check.ok(run(sh="cat /marker 2>/dev/null || echo none"))
+            check.equal((check.text(answer), answer["image_digest"]), ("none\n", digest), "run")
+
+
+@docker("a runner whose image host the engine does not have says so and does not start")
+def _(_):
+    state = os.path.join(pair().work, "another-state")
+    server = harness.program("pinfold-server")
+    subprocess.run([server, "init", "--state", state, "--user", pair().user], capture_output=True, timeout=30, check=True)
+    command = [harness.program("pinfold-runner-docker"), "--state", state, "--check"]
+    command += ["--policies", pair().policies, "--engine", pair().engine.socket]
+    command += ["--server-user", pair().user, "--host-image"]
+    for image_name, word in (("pinfold-test:nope", "docker pull"), ("x/../../info?", "must name")):
+        done = subprocess.run(command + [image_name], capture_output=True, timeout=60, check=False)
+        check.equal(done.returncode, 1, "exit code: %s" % done.stderr)
+        check.holds(done.stderr.decode(), word, "stderr")
+
+
 @docker("receipts say that it was a container")
 def _(_):
     for backend, told in (("docker", "docker"), ("native", None)):
@@ -439,12 +514,15 @@ def _(_):
         body = {"Image": engine.BUSYBOX, "Cmd": ["/bin/true"], "Labels": {"dev.pinfold.owner": label}}
         status, _ = one.engine.ask("POST", "/v1.41/containers/create?name=" + name, json.dumps(body))
         check.equal(status, 201, name)
-    os.kill(one.docker.pid, signal.SIGKILL)
-    one.docker.wait(5)
-    check.ok(run("native", argv=["true"]))
-    one.start_docker()
-    one.wait_docker()
-    until("readiness turns green", 30, lambda: one.probe("/readyz") == 200)
+    with moved():  # the next life is one of what the name means then
+        os.kill(one.docker.pid, signal.SIGKILL)
+        one.docker.wait(5)
+        check.ok(run("native", argv=["true"]))
+        one.start_docker()
+        one.wait_docker()
+        until("readiness turns green", 30, lambda: one.probe("/readyz") == 200)
+        answer = check.ok(run(argv=["cat", "/marker"]))
+        check.equal((check.text(answer), answer["image_digest"]), ("moved", host_id()), "image host")
     left = {c["Id"] for c in ours(one)} & before
     check.equal(left, set(), "containers of the life before")
     names = [name for c in one.engine.containers() for name in c["Names"]]

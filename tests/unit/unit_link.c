@@ -218,6 +218,25 @@ static void test_greeting(void **state) {
     assert_int_equal(t->link.state, LINK_CLOSED);
 }
 
+/* What image "host" is, the shard says once; each of its policies knows. */
+static void test_greeting_of_an_engine(void **state) {
+    struct side *t = *state;
+    struct wire_welcome w;
+    memset(&w, 0, sizeof(w));
+    w.slots = w.sandboxes = w.policies = w.execs = 1;
+    w.backend = BACKEND_DOCKER;
+    memset(w.host_sha256, 7, sizeof(w.host_sha256));
+    fake_accept(&t->fake);
+    fake_expect(&t->fake, WIRE_HELLO);
+    fake_send(&t->fake, &w, sizeof(w), WIRE_WELCOME, 0, 0);
+    fake_send_policy(&t->fake, "default");
+    fake_send_ready(&t->fake);
+    const struct link_policy *policy = link_policy(&t->link, "default");
+    assert_non_null(policy);
+    assert_int_equal(policy->backend, BACKEND_DOCKER);
+    assert_memory_equal(policy->host_sha256, w.host_sha256, sizeof(w.host_sha256));
+}
+
 static void test_jail(void **state) {
     struct side *t = *state;
     uint64_t a, b;
@@ -545,6 +564,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_look, setup, teardown),
         cmocka_unit_test_setup_teardown(test_greeting, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_greeting_of_an_engine, setup, teardown),
         cmocka_unit_test_setup_teardown(test_jail, setup, teardown),
         cmocka_unit_test_setup_teardown(test_abandon, setup, teardown),
         cmocka_unit_test_setup_teardown(test_failed, setup, teardown),

@@ -336,6 +336,12 @@ static void test_welcome_and_capability(void **state) {
     make_welcome(&p);
     p.welcome.capabilities = WIRE_CAPABILITIES_MAX + 1;
     wrong(&p, true, "capabilities");
+    /* Only an engine has an image "host" with a digest. */
+    make_welcome(&p);
+    p.welcome.host_sha256[31] = 1;
+    wrong(&p, true, "host_sha256");
+    p.welcome.backend = BACKEND_DOCKER;
+    right(&p, true);
     make_capability(&p);
     p.capability.status = WIRE_CAP_GIVEN_UP + 1;
     wrong(&p, true, "status");
