@@ -165,6 +165,8 @@ static int api_sandboxes_spec(struct server *s, const struct sandbox_request *r,
         admit_limits(&r->limits, &policy->head, &spec->limits, error) < 0 ||
         image_check(policy, spec->image, r->image_digest, spec->image_sha256, error) < 0)
         return -1;
+    if (r->from == NULL && !r->disk_set)
+        spec->disk = links_disk(&s->links, spec->backend);
     spec->policy = policy->head;
     spec->metadata = r->metadata != NULL ? json_incref(r->metadata) : json_object();
     if (spec->metadata == NULL || sandbox_spec_set_env(spec, &r->env, NULL) < 0)

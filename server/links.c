@@ -263,6 +263,11 @@ const struct link *links_first_ready_of(const struct links *s, enum backend back
     return NULL;
 }
 
+enum wire_disk links_disk(const struct links *s, enum backend backend) {
+    const struct link *l = links_first_ready_of(s, backend);
+    return l != NULL ? (enum wire_disk)l->welcome.disk : WIRE_DISK_MEMORY;
+}
+
 /* Its socket tells, also while there is no connection. */
 enum backend links_backend(const struct link *l) {
     static const char docker[] = STATE_RUN "/docker.";

@@ -63,6 +63,8 @@ const struct link *links_first_ready(const struct links *s);
 const struct link *links_first_ready_of(const struct links *s, enum backend backend);
 /* Of a shard, connected or not. */
 enum backend links_backend(const struct link *l);
+/* What the files of a sandbox are in that asks for neither, as the runners of this back end say. */
+enum wire_disk links_disk(const struct links *s, enum backend backend);
 
 struct links_totals {
     uint32_t shards, ready;

@@ -468,9 +468,10 @@ void run_start(struct run *run, struct link *link) {
     run->jail = link_open_jail(link, &run_jail_ops, run);
     run->phase = RUN_STEP;
     run->dispatched_ns = clock_mono_ns();
-    if (run->keep != NULL)
+    if (run->keep != NULL) {
+        open.disk = link->welcome.disk; /* what can be kept there */
         run_prepare(run, &open);
-    else
+    } else
         run_begin_step(run, 0, &open);
 }
 

@@ -20,6 +20,7 @@ enum run_keep_stage { RUN_KEEP_NONE, RUN_KEEP_FILES, RUN_KEEP_SNAPSHOT };
 struct run_keep {
     enum run_keep_stage stage; /* what is waited for */
     char shard[LINK_NAME_MAX];
+    uint32_t disk;                 /* enum wire_disk */
     char pending[SANDBOX_ID_SIZE]; /* the key that was asked for */
     char error[256];               /* the first thing that went wrong; "" = nothing did */
     size_t count;
@@ -107,6 +108,7 @@ int run_keep_first(struct run *run, const struct wire_open *open, struct err *er
     if (rc < 0)
         return -1;
     str_copy(run->keep->shard, sizeof(run->keep->shard), link_of(run->jail)->name);
+    run->keep->disk = open->disk;
     run->keep->stage = RUN_KEEP_FILES;
     return 0;
 }
@@ -169,6 +171,7 @@ static void run_keep_add(struct run *run, const struct wire_done *done) {
     info.step_index = (uint32_t)run->current;
     memcpy(info.id, k->pending, sizeof(info.id));
     str_copy(info.shard, sizeof(info.shard), k->shard);
+    info.disk = k->disk;
     str_copy(info.image, sizeof(info.image), run->image);
     str_copy(info.policy, sizeof(info.policy), run->policy.name);
     str_copy(info.source, sizeof(info.source), run->id);

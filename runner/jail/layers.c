@@ -16,6 +16,23 @@
 
 #define LAYERS_EDGE 16u /* blocks that ext4 refuses to give to a file when hardly any are left */
 
+static void layers_probe(struct layers *layers) {
+    char *missing = layers->snapshots_missing[WIRE_DISK_FILE];
+    layers_job_probe(layers, LAYERS_OP_PROBE_SNAPSHOTS, 0,
+                     layers->snapshots_missing[WIRE_DISK_MEMORY]);
+    if (layers->disk_dirfd < 0) {
+        (void)snprintf(layers->files_missing, sizeof layers->files_missing,
+                       "there is no directory for disk files: give the runner a state directory");
+    } else {
+        layers_job_probe(layers, LAYERS_OP_PROBE_FILES, 0, layers->files_missing);
+    }
+    if (*layers->files_missing) {
+        (void)snprintf(missing, WIRE_TEXT_MAX, "%s", layers->files_missing);
+    } else if (*layers->snapshots_missing[WIRE_DISK_MEMORY]) {
+        layers_job_probe(layers, LAYERS_OP_PROBE_SNAPSHOTS, LAYERS_FORMAT, missing);
+    } /* else: what a tmpfs can an ext4 can, and its ids were mapped a moment ago */
+}
+
 struct layers *layers_new(const struct layers_config *cfg, struct err *err) {
     struct layers *layers = calloc(1, sizeof *layers);
     if (layers == NULL) {
@@ -38,20 +55,16 @@ struct layers *layers_new(const struct layers_config *cfg, struct err *err) {
         return NULL;
     }
     if (cfg->rootless) {
-        (void)snprintf(layers->snapshots_missing, sizeof layers->snapshots_missing,
-                       "snapshots need a runner that is root: an overlay keeps what was removed "
-                       "in attributes that only root may write");
+        for (int disk = 0; disk < WIRE_DISK_COUNT; disk++) {
+            (void)snprintf(layers->snapshots_missing[disk], WIRE_TEXT_MAX,
+                           "snapshots need a runner that is root: an overlay keeps what was "
+                           "removed in attributes that only root may write");
+        }
         (void)snprintf(layers->files_missing, sizeof layers->files_missing,
                        "disk files need a runner that is root: they are loop devices");
         return layers;
     }
-    layers_job_probe(layers, LAYERS_OP_PROBE_SNAPSHOTS, layers->snapshots_missing);
-    if (cfg->disk_dirfd < 0) {
-        (void)snprintf(layers->files_missing, sizeof layers->files_missing,
-                       "there is no directory for disk files: give the runner a state directory");
-    } else {
-        layers_job_probe(layers, LAYERS_OP_PROBE_FILES, layers->files_missing);
-    }
+    layers_probe(layers);
     return layers;
 }
 
@@ -78,8 +91,8 @@ void layers_free(struct layers *layers) {
     free(layers);
 }
 
-const char *layers_snapshots_missing(const struct layers *layers) {
-    return *layers->snapshots_missing ? layers->snapshots_missing : NULL;
+const char *layers_snapshots_missing(const struct layers *layers, enum wire_disk disk) {
+    return *layers->snapshots_missing[disk] ? layers->snapshots_missing[disk] : NULL;
 }
 
 const char *layers_files_missing(const struct layers *layers) {
@@ -169,6 +182,10 @@ int layers_use(const struct layers_volume *v, uint64_t *bytes, uint64_t *inodes,
 
 /* ---- operations ---- */
 
+static enum wire_disk layers_disk(const struct layers_volume *v) {
+    return v->own != NULL && v->own->in_file ? WIRE_DISK_FILE : WIRE_DISK_MEMORY;
+}
+
 /* What is the same for all: a job for this volume, or an answer that says why not. NULL: answered,
  * or there is no memory even for that. */
 static struct layers_job *layers_begin(struct layers_volume *v, enum layers_op op,
@@ -232,8 +249,8 @@ void layers_prepare(struct layers_volume *v, enum wire_disk disk, const char *fr
     const struct layers_snap *snap = *from != '\0' ? layers_store_find(layers, from) : NULL;
     if (*from != '\0' && snap == NULL) {
         layers_job_answer(job, ENOENT, "there is no such snapshot");
-    } else if (snap != NULL && *layers->snapshots_missing) {
-        layers_job_answer(job, ENOTSUP, layers->snapshots_missing);
+    } else if (snap != NULL && *layers->snapshots_missing[disk]) {
+        layers_job_answer(job, ENOTSUP, layers->snapshots_missing[disk]);
     } else if (disk == WIRE_DISK_FILE && *layers->files_missing) {
         layers_job_answer(job, ENOTSUP, layers->files_missing);
     } else if (v->live != 0 || (v->own->root_fd >= 0 && disk == WIRE_DISK_FILE)) {
@@ -258,8 +275,9 @@ void layers_snapshot(struct layers_volume *v, const char *key, bool quiet, layer
     if (job == NULL) {
         return;
     }
-    if (*layers->snapshots_missing) {
-        layers_job_answer(job, ENOTSUP, layers->snapshots_missing);
+    const char *missing = layers->snapshots_missing[layers_disk(v)];
+    if (*missing) {
+        layers_job_answer(job, ENOTSUP, missing);
     } else if (*key == '\0' || !str_copy(job->key, sizeof job->key, key) ||
                layers_store_find(layers, key) != NULL) {
         layers_job_answer(job, EEXIST, "the key of the snapshot is taken, empty or too long");

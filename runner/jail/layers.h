@@ -70,8 +70,10 @@ struct layers *layers_new(const struct layers_config *cfg, struct err *err);
 void layers_free(struct layers *layers);
 
 /* Can this host do it? NULL = yes, else one sentence with the remedy. Tried once, at layers_new().
- */
-const char *layers_snapshots_missing(const struct layers *layers);
+ * Snapshots: of volumes that are made of `disk`. The ids of a tmpfs can be mapped since Linux 6.3,
+ * those of ext4 since 5.12 and in layers of an overlay since 5.19; so there are kernels on which
+ * only what is in a file can be kept. */
+const char *layers_snapshots_missing(const struct layers *layers, enum wire_disk disk);
 const char *layers_files_missing(const struct layers *layers);
 
 /* What a volume is made of. */

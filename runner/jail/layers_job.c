@@ -331,12 +331,16 @@ static int layers_job_wait(struct layers_job *job, struct layers_reply *reply, s
     }
 }
 
-void layers_job_probe(struct layers *layers, enum layers_op op, char missing[WIRE_TEXT_MAX]) {
+void layers_job_probe(struct layers *layers, enum layers_op op, uint32_t flags,
+                      char missing[WIRE_TEXT_MAX]) {
     struct layers_reply reply = {0};
     struct err err = {0};
     int fds[LAYERS_FDS_MAX];
     int ns[2];
     struct layers_job *job = layers_job_new(layers, op, NULL, &err);
+    if (job != NULL) {
+        job->req.flags = flags;
+    }
     if (job != NULL && layers_job_fill(job, ns, fds, &err) == 0 &&
         layers_job_sock(job, &job->theirs, &err) == 0 && layers_job_send(job, fds, &err) == 0 &&
         layers_zygote_fork(&layers->zygote, job->theirs, &err) == 0) {

@@ -23,11 +23,12 @@
 #define LAYERS_PROBE_COUNT 65536u
 #define LAYERS_PROBE_BYTES (1ull << 20)
 #define LAYERS_PROBE_INODES 1000u
-#define LAYERS_PROBE_FILE "workspace/probe"
+#define LAYERS_PROBE_FILE "/workspace/probe"
 
 struct layers_probe {
     pid_t pid;
-    int writable, mnt, user;
+    int sock, writable, mnt, user;
+    int own; /* root of its file system in a file; -1 = it has none */
     uint32_t base;
 };
 
@@ -53,10 +54,13 @@ static void layers_probe_main(int sock) {
     int fd = open("/workspace", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0 || mkdir("/workspace/workspace", 0755) != 0 ||
         chown("/workspace/workspace", 1000, 1000) != 0 ||
-        mknod("/workspace/" LAYERS_PROBE_FILE, S_IFREG | 0600, 0) != 0 ||
-        chown("/workspace/" LAYERS_PROBE_FILE, 1000, 1000) != 0 ||
         mount("/workspace/workspace", "/workspace", NULL, MS_BIND, NULL) != 0 ||
         fd_send(sock, "", 1, &fd, 1, NULL) != 0) {
+        _exit(1);
+    }
+    /* On its word, when what is at /workspace then is what will be kept. */
+    if (read(sock, &byte, 1) != 1 || mknod(LAYERS_PROBE_FILE, S_IFREG | 0600, 0) != 0 ||
+        chown(LAYERS_PROBE_FILE, 1000, 1000) != 0 || write(sock, "", 1) != 1) {
         _exit(1);
     }
     _exit(read(sock, &byte, 1) < 0); /* until we are ended */
@@ -110,8 +114,15 @@ static int layers_probe_jail(const struct layers_work *w, struct layers_probe *p
     if (p->mnt < 0 || p->user < 0) {
         return err_sys(err, "open the namespaces of the probe");
     }
-    /* It waits on its end of the pair: kept open until we are through. */
-    (void)fd_steal(&ours);
+    p->sock = fd_steal(&ours);
+    return 0;
+}
+
+static int layers_probe_write(const struct layers_probe *p, struct err *err) {
+    char byte = 1;
+    if (write(p->sock, &byte, 1) != 1 || read(p->sock, &byte, 1) != 1) {
+        return err_set(err, ERR_STATE, EIO, "a file could not be made in it");
+    }
     return 0;
 }
 
@@ -120,6 +131,8 @@ static void layers_probe_end(struct layers_probe *p) {
         (void)kill(p->pid, SIGKILL);
         (void)waitpid(p->pid, NULL, 0);
     }
+    fd_close(&p->sock);
+    fd_close(&p->own);
 }
 
 /* ---- work as the shard would hand it out ---- */
@@ -128,7 +141,8 @@ static void layers_probe_fill(struct layers_request *req, const struct layers_pr
                               enum layers_op op) {
     *req = (struct layers_request){
         .op = op,
-        .flags = LAYERS_ADOPT,
+        .flags = p->own < 0 ? LAYERS_ADOPT : 0,
+        .in_file = p->own >= 0,
         .pid = p->pid,
         .writable = WIRE_WRITABLE_WORKSPACE,
         .id_base = p->base,
@@ -138,7 +152,7 @@ static void layers_probe_fill(struct layers_request *req, const struct layers_pr
         .layer = 2,
         .fds = LAYERS_FD_FS + 1,
         .fs_count = 1,
-        .fs = {{.id = UINT64_MAX - p->base}},
+        .fs = {{.id = UINT64_MAX - p->base, .mapped = p->own >= 0}},
     };
 }
 
@@ -154,7 +168,8 @@ static int layers_probe_work(const struct layers_work *w, const struct layers_pr
     }
     fd_cleanup int ours = pair[0];
     fd_cleanup int theirs = pair[1];
-    const int send[LAYERS_FD_FS + 2] = {p->mnt, p->user, p->writable, ours, ours, other};
+    const int send[LAYERS_FD_FS + 2] = {
+        p->mnt, p->user, p->writable, w->fd[LAYERS_FD_DISK], p->own < 0 ? ours : p->own, other};
     if (fd_send(ours, req, sizeof *req, send, req->fds, err) != 0) {
         return -1;
     }
@@ -172,15 +187,19 @@ static int layers_probe_work(const struct layers_work *w, const struct layers_pr
         return err_set(err, ERR_STATE, EIO, "the process that tried it died");
     }
     reply.text[sizeof reply.text - 1] = '\0';
-    if (reply.code != 0 || nfds != 1) {
+    for (size_t i = reply.code == 0 ? 1 : 0; i < nfds; i++) {
+        fd_close(&fds[i]);
+    }
+    if (reply.code != 0) {
         return err_set(err, ERR_STATE, reply.code, "%.300s", reply.text);
     }
-    return fds[0];
+    /* What is known already is not sent again. */
+    return nfds > 0 ? fds[0] : fcntl(p->own, F_DUPFD_CLOEXEC, 0);
 }
 
 static int layers_probe_see(const struct layers_probe *p, struct err *err) {
     struct stat st;
-    if (setns(p->mnt, CLONE_NEWNS) != 0 || stat("/" LAYERS_PROBE_FILE, &st) != 0) {
+    if (setns(p->mnt, CLONE_NEWNS) != 0 || stat(LAYERS_PROBE_FILE, &st) != 0) {
         return err_sys(err, "look at a file of a snapshot");
     }
     return st.st_uid == p->base + 1000
@@ -202,11 +221,23 @@ static int layers_probe_uncover(const struct layers_work *w, struct err *err) {
     return 0;
 }
 
+static int layers_probe_in_file(const struct layers_work *w, struct layers_probe *p,
+                                struct err *err) {
+    struct layers_request req;
+    layers_probe_fill(&req, p, LAYERS_OP_PREPARE);
+    req.flags = LAYERS_FORMAT;
+    p->own = layers_probe_work(w, p, &req, -1, err);
+    return p->own < 0 ? err_wrap(err, "a file system in a file") : 0;
+}
+
 static int layers_probe_try(const struct layers_work *w, struct layers_probe p[2],
                             struct err *err) {
     struct layers_request req;
+    uint32_t format = w->req.flags & LAYERS_FORMAT;
     if (layers_probe_uncover(w, err) != 0 || layers_probe_jail(w, &p[0], err) != 0 ||
-        layers_probe_jail(w, &p[1], err) != 0) {
+        layers_probe_jail(w, &p[1], err) != 0 ||
+        (format != 0 && layers_probe_in_file(w, &p[0], err) != 0) ||
+        layers_probe_write(&p[0], err) != 0) {
         return -1;
     }
     layers_probe_fill(&req, &p[0], LAYERS_OP_SNAPSHOT);
@@ -216,7 +247,7 @@ static int layers_probe_try(const struct layers_work *w, struct layers_probe p[2
         return err_wrap(err, "a snapshot");
     }
     layers_probe_fill(&req, &p[1], LAYERS_OP_PREPARE);
-    req.flags |= LAYERS_FROM;
+    req.flags = format | LAYERS_FROM | (format != 0 ? 0 : LAYERS_ADOPT);
     req.fds++;
     req.fs_count++;
     req.fs[1] = (struct layers_request_fs){.id = UINT64_MAX - p[0].base, .mapped = 1};
@@ -241,8 +272,13 @@ static void layers_probe_forget(const struct layers_work *w, const struct layers
 
 int layers_probe_snapshots(struct layers_work *w, struct err *err) {
     struct layers_probe p[2] = {
-        {.writable = -1, .mnt = -1, .user = -1, .base = LAYERS_PROBE_BASE},
-        {.writable = -1, .mnt = -1, .user = -1, .base = LAYERS_PROBE_BASE + LAYERS_PROBE_COUNT},
+        {.sock = -1, .writable = -1, .mnt = -1, .user = -1, .own = -1, .base = LAYERS_PROBE_BASE},
+        {.sock = -1,
+         .writable = -1,
+         .mnt = -1,
+         .user = -1,
+         .own = -1,
+         .base = LAYERS_PROBE_BASE + LAYERS_PROBE_COUNT},
     };
     int rc = layers_probe_try(w, p, err);
     for (int i = 0; i < 2; i++) {
@@ -250,14 +286,18 @@ int layers_probe_snapshots(struct layers_work *w, struct err *err) {
         layers_probe_forget(w, &p[i]);
     }
     if (rc != 0 && err != NULL) {
-        (void)err_wrap(err, "snapshots need overlayfs and id-mapped mounts of tmpfs: use Linux 6.3 "
-                            "or newer");
+        (void)err_wrap(err, w->req.flags & LAYERS_FORMAT
+                                ? "snapshots of disk files need overlayfs over id-mapped ext4: use "
+                                  "Linux 5.19 or newer"
+                                : "snapshots of what is in memory need overlayfs over id-mapped "
+                                  "tmpfs: use Linux 6.3 or newer, or a disk file");
     }
     return rc;
 }
 
 int layers_probe_files(struct layers_work *w, struct err *err) {
-    struct layers_probe p = {.writable = -1, .mnt = -1, .user = -1, .base = LAYERS_PROBE_BASE};
+    struct layers_probe p = {
+        .sock = -1, .writable = -1, .mnt = -1, .user = -1, .own = -1, .base = LAYERS_PROBE_BASE};
     w->req.disk_bytes = LAYERS_PROBE_BYTES;
     w->req.inodes = LAYERS_PROBE_INODES;
     fd_cleanup int tree = layers_disk_make(w, err);

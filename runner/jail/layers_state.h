@@ -104,7 +104,8 @@ struct layers {
     unsigned aside_workers;
     struct loop_defer aside_defer;
     uint64_t ids;
-    char snapshots_missing[WIRE_TEXT_MAX], files_missing[WIRE_TEXT_MAX];
+    char snapshots_missing[WIRE_DISK_COUNT][WIRE_TEXT_MAX];
+    char files_missing[WIRE_TEXT_MAX];
 };
 
 /* ---- layers_store.c: who needs what ---- */
@@ -144,8 +145,10 @@ void layers_job_answer(struct layers_job *job, int code, const char *text);
 void layers_job_end(struct layers_job *job);
 /* From now on it is noticed when the process that forks the workers ends. */
 int layers_job_watch(struct layers *layers, struct err *err);
-/* Tries at once whether this host can do it: `missing` is "" or a sentence afterwards. */
-void layers_job_probe(struct layers *layers, enum layers_op op, char missing[WIRE_TEXT_MAX]);
+/* Tries at once whether this host can do it: `missing` is "" or a sentence afterwards. `flags`:
+ * enum layers_request_flag; LAYERS_FORMAT = on file systems in files. */
+void layers_job_probe(struct layers *layers, enum layers_op op, uint32_t flags,
+                      char missing[WIRE_TEXT_MAX]);
 
 /* ---- layers_aside.c: removing what is not needed any more ---- */
 

@@ -46,7 +46,7 @@ enum layers_op {
 enum layers_request_flag {
     LAYERS_QUIET = 1,  /* SNAPSHOT: try a switch */
     LAYERS_ADOPT = 2,  /* the tmpfs of the jail is not known as a file system of layers yet */
-    LAYERS_FORMAT = 4, /* PREPARE: make a file system in a file */
+    LAYERS_FORMAT = 4, /* PREPARE, PROBE_SNAPSHOTS: make a file system in a file */
     LAYERS_FROM = 8,   /* PREPARE: start from `stack` */
 };
 

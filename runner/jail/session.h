@@ -38,6 +38,7 @@ struct session_config {
     uint32_t shard, slots, sandboxes;
     enum backend backend;       /* what its jails are made of */
     const uint8_t *host_sha256; /* 32 bytes: what image "host" is; NULL: it has no digest */
+    enum wire_disk disk;        /* what sandboxes get that ask for none */
     /* The connection is over; `why` is "" when the server closed it. The session is freed by itself
      * once its jails are gone, and must not be used after this call. */
     void (*closed)(void *arg, const char *why);

@@ -215,7 +215,7 @@ static void session_start(struct session_jail *e, struct session_exec *x) {
 void session_try(struct session_jail *e) {
     while (e->jail != NULL && !e->failed && !e->dying && !e->busy_layers) {
         struct session_exec *x = session_next(e);
-        if (x == NULL || (e->sandbox && !e->opened)) {
+        if (x == NULL || (session_jail_opens(e) && !e->opened)) {
             return;
         }
         if (jail_is_ready(e->jail)) {

@@ -75,7 +75,8 @@ int session_hello(struct session *s, struct err *err) {
                                    .execs = SESSION_EXECS_MAX,
                                    .keep_ms = (uint32_t)(s->cfg->hold->keep_ns / CLOCK_NS_PER_MS),
                                    .sandboxes = s->cfg->sandboxes,
-                                   .backend = s->cfg->backend};
+                                   .backend = s->cfg->backend,
+                                   .disk = s->cfg->disk};
     if (s->cfg->host_sha256 != NULL) {
         memcpy(welcome.host_sha256, s->cfg->host_sha256, sizeof welcome.host_sha256);
     }

@@ -70,7 +70,7 @@ void session_send_closed(struct session_jail *e) {
 static void session_jail_ready(void *arg, struct jail *jail) {
     struct session_jail *e = arg;
     pool_settled(e->cfg->pool, jail);
-    if (e->sandbox && !e->opened) {
+    if (session_jail_opens(e) && !e->opened) {
         session_sandbox_prepare(e);
         return;
     }

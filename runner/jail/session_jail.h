@@ -64,7 +64,7 @@ struct session_jail {
     struct loop_timer told_timer;
 
     bool sandbox;
-    bool preparing, opened; /* OPENED was sent */
+    bool preparing, opened; /* its files are as OPEN wants them; of a sandbox, OPENED was sent */
     bool frozen;            /* commands stand still */
     bool busy_layers;       /* an operation on its volume: nothing starts */
     enum wire_disk disk;
@@ -76,6 +76,12 @@ struct session_jail {
     struct loop_timer timer;      /* looks whether all has come to a stop */
     struct loop_timer hold_timer; /* the end of waiting for a server */
 };
+
+/* Is there something to do before the first command: a sandbox is more than a jail, and what is to
+ * be written may not be as process 1 made it. */
+static inline bool session_jail_opens(const struct session_jail *e) {
+    return e->sandbox || e->disk != WIRE_DISK_MEMORY || e->from[0] != '\0';
+}
 
 struct session {
     const struct session_config *cfg; /* borrowed */

@@ -32,7 +32,9 @@ static void session_sandbox_opened(struct session_jail *e) {
     memset(&msg, 0, sizeof msg);
     wire_head_init(&msg.head, WIRE_OPENED, sizeof msg, e->id, 0);
     e->opened = true;
-    session_send(e->session, &msg, sizeof msg);
+    if (e->sandbox) {
+        session_send(e->session, &msg, sizeof msg);
+    }
     session_try(e);
 }
 
@@ -56,7 +58,8 @@ void session_sandbox_prepare(struct session_jail *e) {
         jail_fail(e->jail, "child", ECHILD, "the first child of a sandbox died");
         return;
     }
-    if (jail_set_limits(e->jail, &e->limits, &err) != 0 || jail_make_sandbox(e->jail, &err) != 0) {
+    if (jail_set_limits(e->jail, &e->limits, &err) != 0 ||
+        (e->sandbox && jail_make_sandbox(e->jail, &err) != 0)) {
         jail_fail(e->jail, "limits", err.code, err.text);
         return;
     }
@@ -228,7 +231,7 @@ int session_sandbox_ask(struct session *s, uint64_t id, const struct session_con
     }
     /* Of a run, only a snapshot between two of its steps. */
     bool between = !e->sandbox && wish->what == WIRE_SNAPSHOT && e->execs == NULL && e->used;
-    if (e->jail == NULL || !(between || e->opened)) {
+    if (e->jail == NULL || !(between || (e->sandbox && e->opened))) {
         return err_set(err, ERR_PROTOCOL, 0,
                        "a request for a sandbox that is not open, or for a run that is busy");
     }

@@ -24,7 +24,7 @@
 struct main_options {
     const char *state, *policies, *server_user, *init;
     uint64_t shards, slots, sandboxes, warm, layer_bytes, keep_ms;
-    const char *allow_missing;
+    const char *allow_missing, *disk;
     bool keep_dynmods, check, rootless;
 };
 
@@ -239,6 +239,26 @@ static int main_serve(struct runner *r) {
     return code;
 }
 
+/* What the table of options cannot say. */
+static int main_check(struct runner *r, bool more) {
+    struct shard_config *s = &r->supervise.shard;
+    if (r->opt.state == NULL || more) {
+        (void)fprintf(stderr, "pinfold-runner: --state DIR is required and nothing else (see "
+                              "--help)\n");
+        return -1;
+    }
+    s->disk_chosen = r->opt.disk != NULL;
+    s->disk = WIRE_DISK_MEMORY;
+    if (s->disk_chosen && strcmp(r->opt.disk, "file") == 0) {
+        s->disk = WIRE_DISK_FILE;
+    } else if (s->disk_chosen && strcmp(r->opt.disk, "memory") != 0) {
+        (void)fprintf(stderr, "pinfold-runner: --disk is memory or file, not \"%s\"\n",
+                      r->opt.disk);
+        return -1;
+    }
+    return 0;
+}
+
 int main(int argc, char **argv) {
     struct runner r;
     struct opt_result parsed;
@@ -267,6 +287,9 @@ int main(int argc, char **argv) {
          "sandboxes at once, per shard [512]"},
         {"layer-bytes", 0, "SIZE", OPT_BYTES, &r.opt.layer_bytes, 0, 0,
          "what snapshots may hold, per shard [4G]; 0 = anything"},
+        {"disk", 0, "KIND", OPT_STRING, &r.opt.disk, 0, 0,
+         "memory or file: where a sandbox has its files that asks for neither [memory; file where "
+         "the kernel can take no snapshots of what is in memory: before Linux 6.3]"},
         {"keep", 0, "TIME", OPT_DURATION, &r.opt.keep_ms, 0, 24 * 60 * 60 * 1000,
          "how long sandboxes wait for a server that comes back [1m]; 0 ends them at once"},
         {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 256, "jails kept ready, per shard and kind [4]"},
@@ -294,9 +317,7 @@ int main(int argc, char **argv) {
         opt_help(stdout, "pinfold-runner --state DIR [options]", main_about, table);
         return 0;
     }
-    if (r.opt.state == NULL || parsed.rest != argc) {
-        (void)fprintf(stderr, "pinfold-runner: --state DIR is required and nothing else (see "
-                              "--help)\n");
+    if (main_check(&r, parsed.rest != argc) != 0) {
         return 2;
     }
     start_hold_signals();

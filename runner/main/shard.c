@@ -237,9 +237,14 @@ static void shard_rootless(struct shard *s) {
 static void shard_capabilities(struct shard *s) {
     _Static_assert(SELFTEST_MAX >= 20, "room for three more");
     s->capabilities = *s->cfg->capabilities;
-    shard_capability(s, "snapshots", "overlay over layers, seen through id-mapped mounts",
+    const char *memory = layers_snapshots_missing(s->layers, WIRE_DISK_MEMORY);
+    bool files = memory != NULL && layers_snapshots_missing(s->layers, WIRE_DISK_FILE) == NULL;
+    shard_capability(s, "snapshots",
+                     files ? "overlay over layers, seen through id-mapped mounts, of disk files "
+                             "only: for those in memory use Linux 6.3 or newer"
+                           : "overlay over layers, seen through id-mapped mounts",
                      "a jail with other ids found the file of a snapshot as its own",
-                     layers_snapshots_missing(s->layers));
+                     files ? NULL : memory);
     shard_capability(s, "disk_file", "ext4 in a file on a loop device, id-mapped",
                      "a file system was made in a file, and mounted",
                      layers_files_missing(s->layers));
@@ -259,7 +264,21 @@ static uint32_t shard_unenforced(const struct shard *s) {
     return mask;
 }
 
-static void shard_session_config(struct shard *s) {
+static int shard_disk(const struct shard *s, enum wire_disk *disk, struct err *err) {
+    const char *missing = layers_files_missing(s->layers);
+    if (!s->cfg->disk_chosen) {
+        bool file = layers_snapshots_missing(s->layers, WIRE_DISK_MEMORY) != NULL &&
+                    layers_snapshots_missing(s->layers, WIRE_DISK_FILE) == NULL;
+        *disk = file ? WIRE_DISK_FILE : WIRE_DISK_MEMORY;
+    } else if (s->cfg->disk == WIRE_DISK_FILE && missing != NULL) {
+        return err_set(err, ERR_STATE, 0, "--disk file: %s", missing);
+    } else {
+        *disk = s->cfg->disk;
+    }
+    return 0;
+}
+
+static void shard_session_config(struct shard *s, enum wire_disk disk) {
     s->hold.keep_ns = s->cfg->keep_ms * CLOCK_NS_PER_MS;
     s->session_cfg = (struct session_config){
         .loop = s->loop,
@@ -271,6 +290,7 @@ static void shard_session_config(struct shard *s) {
         .capability = s->capabilities.item,
         .capabilities = s->capabilities.count,
         .unenforced = shard_unenforced(s),
+        .disk = disk,
         .shard = s->cfg->index,
         .slots = s->cfg->slots,
         .sandboxes = s->cfg->sandboxes,
@@ -301,6 +321,7 @@ int shard_cgroups(const struct shard_config *cfg, const char *name, struct cgrou
 
 static int shard_start(struct shard *s, struct err *err) {
     const struct shard_config *cfg = s->cfg;
+    enum wire_disk disk = WIRE_DISK_MEMORY;
     shard_host_limits(s);
     s->loop = loop_new(err);
     if (s->loop == NULL || shard_signals(s, err) != 0 ||
@@ -314,7 +335,7 @@ static int shard_start(struct shard *s, struct err *err) {
                                          .arg = s,
                                          .rootless = cfg->rootless != NULL};
     s->layers = layers_new(&layers, err);
-    if (s->layers == NULL) {
+    if (s->layers == NULL || shard_disk(s, &disk, err) != 0) {
         return -1;
     }
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -353,7 +374,7 @@ static int shard_start(struct shard *s, struct err *err) {
     }
     pool_start(s->pool);
     shard_capabilities(s);
-    shard_session_config(s);
+    shard_session_config(s, disk);
     return shard_listen(s, err);
 }
 

@@ -12,7 +12,7 @@ _Static_assert(sizeof(struct wire_head) == 24, "wire_head");
 _Static_assert(sizeof(struct wire_open) == 24 + 128 + 88 + 16 + 128 + 32, "wire_open");
 _Static_assert(sizeof(struct wire_exec) == 24 + 16 + 88 + 16 + 8, "wire_exec");
 _Static_assert(sizeof(struct wire_kill) == 24 + 8, "wire_kill");
-_Static_assert(sizeof(struct wire_welcome) == 24 + 32 + 32, "wire_welcome");
+_Static_assert(sizeof(struct wire_welcome) == 24 + 40 + 32, "wire_welcome");
 _Static_assert(sizeof(struct wire_policy) == 24 + 64 + 32 + 176 + 32, "wire_policy");
 _Static_assert(sizeof(struct wire_capability) == 24 + 8 + 32 + 128 + 384, "wire_capability");
 _Static_assert(sizeof(struct wire_usage) == 72, "wire_usage");
@@ -100,7 +100,7 @@ static const char *wire_fields_open(const void *data, size_t tail, size_t nfds) 
         return "network";
     if (p->flags & ~(uint32_t)WIRE_OPEN_FLAGS)
         return "flags";
-    if (p->disk != WIRE_DISK_MEMORY && p->disk != WIRE_DISK_FILE)
+    if (p->disk >= WIRE_DISK_COUNT)
         return "disk";
     if (p->flags & WIRE_OPEN_SANDBOX ? !wire_name(p->key, sizeof(p->key)) : p->key[0] != '\0')
         return "key";
@@ -212,6 +212,10 @@ static const char *wire_fields_welcome(const void *data, size_t tail, size_t nfd
         return "backend";
     if (p->backend == BACKEND_NATIVE && !wire_zeros(p->host_sha256, sizeof(p->host_sha256)))
         return "host_sha256";
+    if (p->disk >= WIRE_DISK_COUNT)
+        return "disk";
+    if (p->reserved)
+        return "reserved";
     return p->capabilities > WIRE_CAPABILITIES_MAX ? "capabilities" : NULL;
 }
 

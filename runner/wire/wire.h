@@ -140,6 +140,7 @@ enum wire_open_flag {
 enum wire_disk {
     WIRE_DISK_MEMORY = 0, /* a tmpfs: counts as memory */
     WIRE_DISK_FILE = 1,   /* a file system in a file: only its page cache counts as memory */
+    WIRE_DISK_COUNT
 };
 
 enum wire_network { WIRE_NETWORK_NONE = 0 };
@@ -234,6 +235,9 @@ struct wire_welcome {
     uint32_t keep_ms;   /* how long sandboxes live without a server */
     uint32_t sandboxes; /* at once, beside the jails of runs */
     uint32_t backend;   /* enum backend: what its jails are made of */
+    uint32_t disk;      /* enum wire_disk: what sandboxes get that ask for none, and runs whose
+                           steps are kept */
+    uint32_t reserved;
     /* The image of an engine that stands for "host", for as long as this runner lives; zeros: there
      * is none. Always zeros for native jails, whose "host" is no image. */
     uint8_t host_sha256[32];

@@ -6,7 +6,7 @@ import harness
 from box import MIB, SANDBOXES, Box, create, forget, rows, status
 from check import Stopwatch
 from client import nonce, parallel
-from suite import table, test
+from suite import Skip, table, test
 
 SNAPSHOTS = "/v1/snapshots"
 
@@ -18,6 +18,14 @@ def start_from(pair, snapshot, **more):
 def shmem_kb():
     with open("/proc/meminfo") as file:
         return {line.split(":")[0]: int(line.split()[1]) for line in file}["Shmem"]
+
+
+def only_in_memory(pair):
+    """Where the kernel can only keep what is in files there is no memory to look at, and a file
+    system is made for each sandbox."""
+    with Box.make(pair.client) as box:
+        if box.get()["disk"] != "memory":
+            raise Skip("snapshots are in disk files here: this kernel cannot map the ids of a tmpfs")
 
 
 def tree(box):
@@ -293,13 +301,16 @@ def _(pair):
         answer = check.ok(box.python(script % "x"))
         count, code = map(int, check.text(answer).split())
         check.equal(code, 28, "errno")
-        check.within(1000, count, 1550, "files beyond 1,500 of 3,000")
+        # ext4 fills the last block of each of its tables.
+        most = 1550 if box.get()["disk"] == "memory" else 1650
+        check.within(1000, count, most, "files beyond 1,500 of 3,000")
         forget(pair.client, made)
 
 
 # The host's memory is measured: nobody else may use it meanwhile.
 @test("memory of layers comes back when the last user is gone", case=11, deadline=40, alone=True)
 def _(pair):
+    only_in_memory(pair)
     before = shmem_kb()
     with Box.make(pair.client, limits={"disk_bytes": 400 * MIB, "mem_bytes": 600 * MIB}) as box:
         made = []
@@ -403,6 +414,7 @@ def _(pair):
 @test("what a run keeps goes with the run", deadline=40, own=True, alone=True)
 def _(_):
     with harness.Pair(slots=8, warm=2, server_args=["--results", "2", "--keep-runs", "4"]) as pair:
+        only_in_memory(pair)
         pair.warm_up()
         steps = [{"sh": "head -c 20000000 /dev/zero > f$RANDOM"}] * 3
         check.ok(pair.client.run(argv=["true"]))
@@ -433,6 +445,7 @@ def _(_):
 
 
 def keeping(pair):
+    only_in_memory(pair)
     steps = [{"sh": "head -c 1000000 /dev/zero > f"}] * 12
 
     def best(keep):

@@ -8,8 +8,10 @@ static void test_this_host_can(void **state) {
     if (t == NULL) {
         skip();
     }
-    if (layers_snapshots_missing(t->layers) != NULL) {
-        fail_msg("%s", layers_snapshots_missing(t->layers));
+    for (int disk = 0; disk < WIRE_DISK_COUNT; disk++) {
+        if (layers_snapshots_missing(t->layers, (enum wire_disk)disk) != NULL) {
+            fail_msg("%s", layers_snapshots_missing(t->layers, (enum wire_disk)disk));
+        }
     }
     if (layers_files_missing(t->layers) != NULL) {
         fail_msg("%s", layers_files_missing(t->layers));

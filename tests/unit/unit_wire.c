@@ -342,6 +342,12 @@ static void test_welcome_and_capability(void **state) {
     wrong(&p, true, "host_sha256");
     p.welcome.backend = BACKEND_DOCKER;
     right(&p, true);
+    make_welcome(&p);
+    p.welcome.disk = WIRE_DISK_COUNT;
+    wrong(&p, true, "disk");
+    make_welcome(&p);
+    p.welcome.reserved = 1;
+    wrong(&p, true, "reserved");
     make_capability(&p);
     p.capability.status = WIRE_CAP_GIVEN_UP + 1;
     wrong(&p, true, "status");
