@@ -97,6 +97,15 @@ static int run_cmd_answer(struct run_cmd *c, struct err *err) {
     return rc;
 }
 
+/* Where to look for the reason. */
+static void run_cmd_kept(const struct run_cmd *c) {
+    const struct run_stream *s = &c->stream;
+    long failed = s->ok ? -1 : run_ends_failed(&s->ends, &c->body);
+
+    if (c->options.keep_steps && failed >= 0)
+        say_line("the files before it: pinfold sandbox create --from %s@%ld", s->id, failed);
+}
+
 /* The run is over. */
 static int run_cmd_finish(struct run_cmd *c, struct err *err) {
     struct run_stream *s = &c->stream;
@@ -116,6 +125,7 @@ static int run_cmd_finish(struct run_cmd *c, struct err *err) {
     run_ends_explain(&s->ends, &c->body, s->ok, why, sizeof(why));
     if (why[0] != '\0')
         say_line("%s", why);
+    run_cmd_kept(c);
     if (broken) {
         say_line("%s", err->text);
         return code != 0 ? code : CLIENT_EXIT_TROUBLE;

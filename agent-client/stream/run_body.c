@@ -77,6 +77,8 @@ static int run_body_set_small(json_t *object, const struct run_options *o, struc
         rc = body_parts_set(object, "steps", json_incref(b->steps), err);
     if (rc == 0 && o->merge_stderr)
         rc = body_parts_set(object, "merge_stderr", json_true(), err);
+    if (rc == 0 && o->keep_steps)
+        rc = body_parts_set(object, "keep_steps", json_true(), err);
     if (rc == 0)
         rc = body_parts_set(object, "stream", json_true(), err);
     if (rc == 0)

@@ -4,7 +4,7 @@
 
 #include "body_parts.h"
 
-#define RUN_FIXED_OPTIONS 15
+#define RUN_FIXED_OPTIONS 16
 
 struct run_table {
     struct opt rows[RUN_FIXED_OPTIONS + LIMIT_OPTIONS_MAX + 1];
@@ -31,6 +31,8 @@ static void run_table_init(struct run_table *t, struct run_options *o) {
          "low, normal or high: which of your waiting runs go first"},
         {"merge-stderr", 0, NULL, OPT_FLAG, &o->merge_stderr, 0, 0,
          "let stderr go where stdout goes, in order"},
+        {"keep-steps", 0, NULL, OPT_FLAG, &o->keep_steps, 0, 0,
+         "keep the files as they are before each step: pinfold sandbox create --from RUN@STEP"},
         {"json", 0, NULL, OPT_FLAG, &o->json, 0, 0, "print the answer as JSON, and no output"},
         {0},
     };
@@ -92,6 +94,8 @@ void run_options_help(FILE *out) {
         "  echo 3 4 | pinfold run --stdin - -c 'read a b; echo $((a + b))'\n"
         "  pinfold run -f data.csv:in/data.csv --collect 'out/**' --out results -c 'make report'\n"
         "  pinfold run --steps ci.json --json\n"
+        "  pinfold run --steps ci.json --keep-steps     # and enter it before the step that "
+        "failed\n"
         "\nA steps file holds [{\"name\": \"build\", \"argv\": [\"make\"]}, "
         "{\"name\": \"test\", \"sh\": \"make test\"}].\n"
         "\nExit status: the program's own; 128+N when signal N ended it; 124 when its time was "

@@ -17,7 +17,7 @@ struct run_options {
     const char *priority;
     const char *out; /* --out; NULL = not given */
     struct opt_list env, files, collect;
-    bool json, merge_stderr;
+    bool json, merge_stderr, keep_steps;
     struct limit_options limits;
     char *const *argv; /* the command; argc 0 = none */
     int argc;

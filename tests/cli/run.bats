@@ -132,6 +132,22 @@ END
     is "$(field '["steps"][3]["state"]' <<<"$out")" skipped
 }
 
+@test "with --keep-steps the step that failed can be entered as it was before it" {
+    cat >steps.json <<'END'
+[{"name": "make", "sh": "echo 1 > a"}, {"name": "check", "sh": "cat a; rm a; exit 3"}]
+END
+    apart "$PINFOLD" run --steps steps.json --keep-steps
+    is "$status" 3
+    has "$err" "pinfold: the files before it: pinfold sandbox create --from run_"
+    from=$(grep -o 'run_[a-z0-9]*@1' <<<"$err")
+    box=$("$PINFOLD" sandbox create --from "$from")
+    is "$("$PINFOLD" sandbox exec "$box" -c 'cat a')" 1
+    "$PINFOLD" sandbox delete "$box"
+    apart "$PINFOLD" run --keep-steps true
+    is "$status" 0
+    is "$err" ""
+}
+
 @test "option --json is the answer, whole" {
     apart "$PINFOLD" run --json --collect x -c 'echo hi; echo there >x; exit 5'
     is "$status" 5
