@@ -51,6 +51,7 @@ static void exec_init_streams(struct exec *x, const int *dir) {
         spool_init(&s->spool, dir, cap);
     }
     spool_events_init(&x->events, dir);
+    inlet_init(&x->input.inlet);
     x->input.fd = -1;
     x->input.source.fd = -1;
 }
@@ -367,21 +368,22 @@ const struct sandbox_task_ops exec_task_ops = {.started = exec_started,
                                                .lost = exec_lost,
                                                .worst_cpu_ns = exec_worst_cpu_ns};
 
-void exec_adopt(struct exec *x, int fds[3]) {
+void exec_adopt(struct exec *x, int fds[LINK_KEEP_FDS]) {
     struct exec_stream *out = &x->out[SPOOL_STDOUT], *err = &x->out[SPOOL_STDERR];
     sandbox_task_adopt(x->set->sandbox, &x->task, x->number);
+    exec_stdin_adopt(x, fd_steal(&fds[LINK_KEEP_INPUT]));
     if ((x->flags & EXEC_PTY) != 0) {
-        if (fds[1] >= 0)
-            exec_take_master(x, fd_steal(&fds[1]), false);
+        if (fds[LINK_KEEP_STDOUT] >= 0)
+            exec_take_master(x, fd_steal(&fds[LINK_KEEP_STDOUT]), false);
     } else {
-        out->fd = fd_steal(&fds[1]);
-        err->fd = fd_steal(&fds[2]);
-        if (fds[0] >= 0 && x->input.open)
-            exec_stdin_open(x, fd_steal(&fds[0]));
+        out->fd = fd_steal(&fds[LINK_KEEP_STDOUT]);
+        err->fd = fd_steal(&fds[LINK_KEEP_STDERR]);
+        if (fds[LINK_KEEP_STDIN] >= 0 && (x->input.open || x->input.ending))
+            exec_stdin_open(x, fd_steal(&fds[LINK_KEEP_STDIN]));
         else
             exec_stdin_close(x);
     }
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < LINK_KEEP_FDS; i++)
         fd_close(&fds[i]);
     exec_listen(x);
 }

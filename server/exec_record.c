@@ -55,6 +55,7 @@ struct exec_record_parts {
     struct spool_log_place *place; /* where it lies then; NULL = nobody asks */
 };
 
+/* How much of it there is the inlet says, as long as it is open. */
 struct exec_record_stdin {
     uint64_t bytes;
     uint32_t closed;
@@ -324,4 +325,5 @@ void exec_record_read_input(struct exec *x, const struct spool_log_record *rec) 
     memcpy(&r, rec->payload, sizeof(r));
     x->input.bytes = x->input.queued = r.bytes;
     x->input.open = r.closed == 0;
+    x->input.ending = r.closed != 0;
 }

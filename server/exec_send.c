@@ -94,6 +94,11 @@ static int exec_send_fds(struct packet *p, struct exec *x, const struct run_requ
         packet_attach_kept(p, WIRE_FD_KEEP_STDOUT, x->out[SPOOL_STDOUT].fd);
     if (x->out[SPOOL_STDERR].fd >= 0)
         packet_attach_kept(p, WIRE_FD_KEEP_STDERR, x->out[SPOOL_STDERR].fd);
+    if (!x->input.open)
+        return 0;
+    if (inlet_open(&x->input.inlet, err) < 0)
+        return -1;
+    packet_attach_kept(p, WIRE_FD_KEEP_INPUT, x->input.inlet.fd);
     return 0;
 }
 
@@ -153,8 +158,7 @@ int exec_send(struct exec *x, const struct exec_request *request, struct err *er
         packet_done(&p);
         return err_set(err, ERR_STATE, ENOSPC, "no number could be written down for it");
     }
-    /* The terminal comes with STARTED; until then its stdin waits. */
-    x->input.open = (x->flags & EXEC_PTY) != 0;
+    x->input.open = (x->flags & (EXEC_PTY | EXEC_STDIN_OPEN)) != 0;
     int rc = exec_send_packet(&p, x, req, err);
     packet_done(&p);
     free(x->trace_state);

@@ -373,7 +373,7 @@ static int execs_load(struct execs *set, struct err *err) {
     return 0;
 }
 
-static void execs_adopted(void *part, const struct wire_kept_exec *kept, int fds[][3],
+static void execs_adopted(void *part, const struct wire_kept_exec *kept, int fds[][LINK_KEEP_FDS],
                           size_t count) {
     struct execs *set = part;
     for (size_t i = 0; i < count; i++) {
@@ -381,7 +381,7 @@ static void execs_adopted(void *part, const struct wire_kept_exec *kept, int fds
         /* What is over for us, or unknown, is not adopted: the sandbox ends it. */
         if (x != NULL && x->state == EXEC_RUNNING && x->task.sandbox == NULL)
             exec_adopt(x, fds[i]);
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < LINK_KEEP_FDS; k++)
             fd_close(&fds[i][k]);
     }
     struct exec *older;

@@ -19,6 +19,7 @@
 #include "capture.h"
 #include "end_json.h"
 #include "exec_request.h"
+#include "inlet.h"
 #include "limits_json.h"
 #include "loop.h"
 #include "sandbox.h"
@@ -61,25 +62,31 @@ struct exec_stream {
     bool widened;
 };
 
-/* A part of its stdin that waits until the pipe takes it. */
+/* A part of its stdin that waits until there is room for it. */
 struct exec_feed {
     struct exec_feed *next;
     const char *data; /* borrowed until `over` */
     size_t len, done;
     bool close; /* afterwards nothing more comes */
-    /* All of it is in the pipe (true), or never will be. */
+    /* All of it was taken (true), or never will be. */
     void (*over)(struct exec_feed *f, bool taken);
+    enum { EXEC_FEED_WAITS, EXEC_FEED_TAKEN, EXEC_FEED_LOST } state; /* private */
 };
 
+/* Parts that wait ──> inlet (inlet.h) ──> pipe or terminal. What is in the inlet was taken: the
+ * command gets it, once, whether this server lives or is killed at any moment, and the number of
+ * these bytes is what a client goes on from. */
 struct exec_stdin {
-    int fd; /* writing end, or a duplicate of the master; -1 = closed, or never open */
+    int fd; /* writing end, or a duplicate of the master; -1 = closed, or not there yet */
+    struct inlet inlet;
     struct loop_source source;
     struct exec_feed *first, *last;
-    uint64_t bytes;  /* in the pipe */
+    uint64_t bytes;  /* taken; a terminal's end-of-file character is not counted */
     uint64_t queued; /* `bytes` and what waits */
     size_t waiting;  /* bytes held by what waits */
-    bool open;       /* it takes more, now or when the terminal is there */
+    bool open;       /* it takes more, now or when there is room */
     bool closing;    /* the last part that waits closes it */
+    bool ending;     /* it is closed as soon as all that was taken went out */
 };
 
 /* Somebody who wants to know: a client that waits, or one that reads events. */
@@ -159,9 +166,9 @@ void exec_begun(struct exec *x);
 
 /* Asks for its end. Idempotent. */
 void exec_kill(struct exec *x, enum cause cause);
-/* The server comes back: the runner kept it, with these descriptors (stdin, stdout, stderr or -1),
+/* The server comes back: the runner kept it, with these descriptors (enum link_keep; -1 = none),
  * which are taken over. */
-void exec_adopt(struct exec *x, int fds[3]);
+void exec_adopt(struct exec *x, int fds[LINK_KEEP_FDS]);
 /* It is over without an END. */
 void exec_abort(struct exec *x, enum cause cause);
 extern const struct sandbox_task_ops exec_task_ops;
@@ -197,9 +204,12 @@ enum exec_io_file { EXEC_IO_OUT, EXEC_IO_ERR, EXEC_IO_EVENTS };
 void exec_io_name(const struct exec *x, enum exec_io_file which, char name[SPOOL_NAME_SIZE]);
 
 /* exec_stdin.c */
-/* Takes a part: 1 = all of it is in the pipe, 0 = over() will be called, -1 = stdin is closed. */
+/* Takes a part: 1 = all of it was taken, 0 = over() will be called, -1 = stdin is closed. */
 int exec_stdin_feed(struct exec *x, struct exec_feed *feed);
+/* Where it goes is there. */
 void exec_stdin_open(struct exec *x, int fd);
+/* An earlier server fed it: takes over the inlet's descriptor, -1 = there was none. */
+void exec_stdin_adopt(struct exec *x, int fd);
 /* The connection to the runner was away: it may not have heard that stdin was closed. */
 void exec_stdin_again(struct exec *x);
 /* Nothing is taken any more; what waits is told. */

@@ -18,7 +18,15 @@
 #define LINK_NAME_MAX 64
 #define LINK_SLOTS_MAX 65536u     /* runs and sandboxes of a shard together */
 #define LINK_SNAPSHOTS_MAX 65536u /* that a shard may have kept */
-#define LINK_KEEP_FDS 3           /* descriptors of a kept execution: stdin, stdout, stderr */
+
+/* Descriptors of a kept execution, in the order of their bits on the wire. */
+enum link_keep {
+    LINK_KEEP_STDIN,
+    LINK_KEEP_STDOUT, /* or a terminal's master */
+    LINK_KEEP_STDERR,
+    LINK_KEEP_INPUT, /* what was taken for its stdin: inlet.h */
+    LINK_KEEP_FDS,
+};
 
 enum link_state {
     LINK_CLOSED,   /* no connection */

@@ -196,7 +196,7 @@ static int link_recv_done(struct link *l, const struct link_recv_packet *p, stru
 
 static int link_recv_kept_exec(struct link *l, const struct link_recv_packet *p, struct err *err) {
     static const uint32_t bits[LINK_KEEP_FDS] = {WIRE_FD_KEEP_STDIN, WIRE_FD_KEEP_STDOUT,
-                                                 WIRE_FD_KEEP_STDERR};
+                                                 WIRE_FD_KEEP_STDERR, WIRE_FD_KEEP_INPUT};
     const struct wire_kept_exec *kept = p->data;
     int fds[LINK_KEEP_FDS];
     size_t next = 0;

@@ -284,7 +284,7 @@ static void sandbox_lose_unkept(struct sandbox *sb) {
 
 static void sandbox_tell_kept(struct sandbox *sb, const struct sandbox_part_ops *ops, void *part) {
     struct wire_kept_exec *kept = calloc(sb->kept_count + 1, sizeof(*kept));
-    int(*fds)[3] = calloc(sb->kept_count + 1, sizeof(*fds));
+    int(*fds)[LINK_KEEP_FDS] = calloc(sb->kept_count + 1, sizeof(*fds));
     size_t n = 0;
     for (size_t i = 0; kept != NULL && fds != NULL && i < sb->kept_count; i++) {
         if (sandbox_find_task(sb, sb->kept[i].exec.head.exec) != NULL)

@@ -121,11 +121,12 @@ enum sandbox_part { SANDBOX_FILES, SANDBOX_EXECS, SANDBOX_SYNC, SANDBOX_PARTS };
 struct sandbox_part_ops {
     void (*free)(void *part);
     /* The server comes back: the sandbox was adopted; the executions that the runner kept are in
-     * `kept`, whose descriptors (server's ends of stdin, stdout or the terminal, stderr; -1 = none)
-     * the module takes over and sets to -1. What it does not sandbox_task_adopt() is ended. Called
-     * with count 0 as well: what the module thought to run and is not in the list is lost. Not for
-     * tasks that are still on the sandbox's list. May be NULL. */
-    void (*adopted)(void *part, const struct wire_kept_exec *kept, int fds[][3], size_t count);
+     * `kept`, whose descriptors (enum link_keep; -1 = none) the module takes over and sets to -1.
+     * What it does not sandbox_task_adopt() is ended. Called with count 0 as well: what the module
+     * thought to run and is not in the list is lost. Not for tasks that are still on the sandbox's
+     * list. May be NULL. */
+    void (*adopted)(void *part, const struct wire_kept_exec *kept, int fds[][LINK_KEEP_FDS],
+                    size_t count);
     /* It is gone (after all tasks were told). May be NULL. */
     void (*gone)(void *part);
 };

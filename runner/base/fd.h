@@ -41,7 +41,7 @@ int fd_read_keyed_u64(int fd, const char *key, uint64_t *value, struct err *err)
  */
 int fd_memfd(const char *name, const void *data, size_t len, bool seal, struct err *err);
 
-#define FD_PASS_MAX 8
+#define FD_PASS_MAX 9
 /* One datagram on a SOCK_SEQPACKET socket, with `nfds` (0…FD_PASS_MAX) descriptors attached.
  * Never raises SIGPIPE. On a non-blocking socket, a full queue is ERR_SYSTEM with code EAGAIN. */
 int fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, struct err *err);

@@ -31,7 +31,7 @@ static void session_exec_free(struct session_jail *e, struct session_exec *x) {
         pool_ended(e->cfg->pool);
     }
     session_wish_drop(x);
-    session_fds_close(x->keep, 3);
+    session_fds_close(x->keep, SESSION_KEEP);
     free(x);
 }
 
@@ -249,12 +249,14 @@ static int session_step_limits(const struct session_jail *e, const struct wire_e
     return limit_check(&q->limits, &ceiling, err);
 }
 
-/* Output goes to pipes only: nothing else can be handed to a command as its stdout. */
+/* Output goes to pipes only: nothing else can be handed to a command as its stdout. What is kept of
+ * stdin no command gets, and nobody here reads. */
 static int session_check_fds(const struct wire_exec *q, const int *fds, size_t nfds,
                              struct err *err) {
-    const uint32_t pipes = WIRE_FD_STDOUT | WIRE_FD_STDERR | WIRE_FD_KEEP;
+    const uint32_t pipes = WIRE_FD_STDOUT | WIRE_FD_STDERR | WIRE_FD_KEEP_STDIN |
+                           WIRE_FD_KEEP_STDOUT | WIRE_FD_KEEP_STDERR;
     size_t i = 0;
-    for (uint32_t bit = 1; bit <= WIRE_FD_KEEP_STDERR && i < nfds; bit <<= 1) {
+    for (uint32_t bit = 1; bit <= WIRE_FD_KEEP_INPUT && i < nfds; bit <<= 1) {
         struct stat st;
         if (!(q->fds & bit)) {
             continue;
@@ -299,7 +301,7 @@ static void session_wish_keep(struct session_jail *e, struct session_exec *x,
         .received_ns = !e->used && !e->sandbox ? e->opened_ns : clock_mono_ns(),
     };
     memcpy(x->fd, fds, (nfds - kept) * sizeof *fds);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < SESSION_KEEP; i++) {
         x->keep[i] = q->fds & ((uint32_t)WIRE_FD_KEEP_STDIN << i) ? *end++ : -1;
     }
     e->used = true;
@@ -412,10 +414,10 @@ void session_exec_stop_waiting(struct session_jail *e, enum cause cause) {
 
 static void session_tell_kept(struct session_jail *e, struct session_exec *x) {
     struct wire_kept_exec msg = {.flags = x->wish.flags & WIRE_EXEC_PTY};
-    int fds[3];
+    int fds[SESSION_KEEP];
     size_t nfds = 0;
     wire_head_init(&msg.head, WIRE_KEPT_EXEC, sizeof msg, e->id, x->wish.number);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < SESSION_KEEP; i++) {
         if (x->keep[i] >= 0) {
             msg.fds |= (uint32_t)WIRE_FD_KEEP_STDIN << i;
             fds[nfds++] = x->keep[i];

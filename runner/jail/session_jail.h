@@ -15,13 +15,15 @@
 #include "wire.h"
 
 #define SESSION_BUCKETS 1024u
+#define SESSION_KEEP 4 /* bits of WIRE_FD_KEEP */
 
 struct session_exec {
     struct session_exec *next;
     struct exec_request wish; /* number, kind and flags stay valid; the rest until it has started */
     char *spec;               /* owned copy, until it has started */
     int fd[FD_PASS_MAX];      /* those for the command, until it has started */
-    int keep[3];              /* the server's ends of stdin, stdout, stderr; -1 = none */
+    int keep[SESSION_KEEP];   /* the server's: ends of stdin, stdout, stderr, and what was taken for
+                                 stdin; -1 = none */
     bool started;             /* the command was handed over */
     bool ended;               /* `end` waits for a server to hear of it, or was told */
     uint64_t told_ns;         /* when, 0 = not yet */

@@ -111,7 +111,8 @@ static const char *wire_fields_open(const void *data, size_t tail, size_t nfds) 
 
 /* A terminal takes the place of the three streams, and comes with its size. */
 static const char *wire_fields_terminal(const struct wire_exec *p) {
-    uint32_t streams = WIRE_FD_STDIN | WIRE_FD_STDOUT | WIRE_FD_STDERR | WIRE_FD_KEEP;
+    uint32_t streams = WIRE_FD_STDIN | WIRE_FD_STDOUT | WIRE_FD_STDERR |
+                       (WIRE_FD_KEEP & ~(uint32_t)WIRE_FD_KEEP_INPUT);
     bool pty = p->flags & WIRE_EXEC_PTY;
     if (pty ? (p->fds & streams) != 0 : !(p->fds & WIRE_FD_STDOUT))
         return "fds";

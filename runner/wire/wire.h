@@ -162,8 +162,11 @@ enum wire_exec_fd {
     WIRE_FD_KEEP_STDIN = 32,
     WIRE_FD_KEEP_STDOUT = 64,
     WIRE_FD_KEEP_STDERR = 128,
-    WIRE_FD_KEEP = 224,
-    WIRE_FD_ALL = 255,
+    /* A file in memory: what was taken for stdin. Its position, which this description shares with
+     * the server's, says what of it went on into the pipe or the terminal. */
+    WIRE_FD_KEEP_INPUT = 256,
+    WIRE_FD_KEEP = 480,
+    WIRE_FD_ALL = 511,
 };
 
 enum wire_exec_flag {

@@ -23,7 +23,7 @@ enum spool_log_type {
     SPOOL_LOG_START = 1, /* an execution is about to begin */
     SPOOL_LOG_END,       /* it is over; short outputs and few events lie in it */
     SPOOL_LOG_FORGET,    /* its owner does not want it any more */
-    SPOOL_LOG_INPUT,     /* how far its stdin is */
+    SPOOL_LOG_INPUT,     /* its stdin was closed, and after how many bytes */
     SPOOL_LOG_TYPES
 };
 

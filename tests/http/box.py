@@ -220,10 +220,10 @@ class Box:
         check.eventually(probe, seconds, lambda: "%r in the output: %r" % (part, found), 0.02)
         return found[0]
 
-    def stdin(self, ex, data, close=None):
+    def stdin(self, ex, data, close=None, offset=None):
         return self.client.request(
             "POST",
-            self.at(ex) + "/stdin" + query(close=close),
+            self.at(ex) + "/stdin" + query(close=close, offset=offset),
             data,
             headers={"Content-Type": "application/octet-stream"},
         )

@@ -33,7 +33,7 @@ struct sandbox {
     uint32_t next;
     struct sandbox_task *task; /* the last one that was sent */
     int in, out[2];            /* the command's ends; -1 = none */
-    int kept[3];               /* the runner's duplicates of the server's ends */
+    int kept[LINK_KEEP_FDS];   /* the runner's duplicates of the server's ends */
     int signal;
     enum cause kill;
     bool refuse;
@@ -46,11 +46,11 @@ uint32_t sandbox_number(struct sandbox *sb) {
 }
 
 static inline void take_fds(struct sandbox *sb, const struct link_exec *x) {
-    static const uint32_t bits[] = {WIRE_FD_STDIN,       WIRE_FD_STDOUT,     WIRE_FD_STDERR,
-                                    WIRE_FD_SPEC,        WIRE_FD_BUNDLE,     WIRE_FD_KEEP_STDIN,
-                                    WIRE_FD_KEEP_STDOUT, WIRE_FD_KEEP_STDERR};
-    int *const to[] = {&sb->in, &sb->out[0],  &sb->out[1],  NULL,
-                       NULL,    &sb->kept[0], &sb->kept[1], &sb->kept[2]};
+    static const uint32_t bits[] = {WIRE_FD_STDIN,       WIRE_FD_STDOUT,      WIRE_FD_STDERR,
+                                    WIRE_FD_SPEC,        WIRE_FD_BUNDLE,      WIRE_FD_KEEP_STDIN,
+                                    WIRE_FD_KEEP_STDOUT, WIRE_FD_KEEP_STDERR, WIRE_FD_KEEP_INPUT};
+    int *const to[] = {&sb->in,      &sb->out[0],  &sb->out[1],  NULL,        NULL,
+                       &sb->kept[0], &sb->kept[1], &sb->kept[2], &sb->kept[3]};
     size_t n = 0;
     for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); i++) {
         if ((x->exec->fds & bits[i]) == 0)

@@ -66,7 +66,8 @@ static inline int setup(void **state) {
     sb->policy.writable = WIRE_WRITABLE_ALL;
     sb->next = 1;
     sb->in = sb->out[0] = sb->out[1] = -1;
-    sb->kept[0] = sb->kept[1] = sb->kept[2] = -1;
+    for (int i = 0; i < LINK_KEEP_FDS; i++)
+        sb->kept[i] = -1;
     *state = sb;
     return attach(sb) == NULL;
 }
@@ -77,7 +78,7 @@ static inline int teardown(void **state) {
     fd_close(&sb->in);
     for (int i = 0; i < 2; i++)
         fd_close(&sb->out[i]);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < LINK_KEEP_FDS; i++)
         fd_close(&sb->kept[i]);
     loop_free(sb->loop);
     fd_close(&sb->dir);
@@ -198,11 +199,11 @@ static inline void killed(struct sandbox *sb) {
 
 static inline void adopt(struct sandbox *sb, uint32_t number) {
     struct wire_kept_exec kept = {.head.exec = number};
-    int fds[1][3];
-    for (int i = 0; i < 3; i++)
+    int fds[1][LINK_KEEP_FDS];
+    for (int i = 0; i < LINK_KEEP_FDS; i++)
         fds[0][i] = sb->kept[i] >= 0 ? fcntl(sb->kept[i], F_DUPFD_CLOEXEC, 0) : -1;
     execs_part_ops.adopted(sb->part, &kept, fds, 1);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < LINK_KEEP_FDS; i++)
         assert_int_equal(fds[0][i], -1);
     turn(sb);
 }

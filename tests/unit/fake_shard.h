@@ -264,8 +264,9 @@ static inline void fake_send_started(struct fake_shard *f, uint64_t jail, uint32
 
 static inline void fake_send_kept_exec(struct fake_shard *f, uint64_t jail, uint32_t exec,
                                        const int *fds, size_t nfds) {
-    static const uint32_t masks[] = {0, WIRE_FD_KEEP_STDOUT,
-                                     WIRE_FD_KEEP_STDOUT | WIRE_FD_KEEP_STDERR, WIRE_FD_KEEP};
+    static const uint32_t masks[] = {
+        0, WIRE_FD_KEEP_STDOUT, WIRE_FD_KEEP_STDOUT | WIRE_FD_KEEP_STDERR,
+        WIRE_FD_KEEP_STDIN | WIRE_FD_KEEP_STDOUT | WIRE_FD_KEEP_STDERR, WIRE_FD_KEEP};
     struct wire_kept_exec kept;
     memset(&kept, 0, sizeof(kept));
     kept.fds = masks[nfds];

@@ -48,8 +48,8 @@ static inline void part_free(void *arg) {
     ((struct part *)arg)->freed++;
 }
 
-static inline void part_adopted(void *arg, const struct wire_kept_exec *kept, int fds[][3],
-                                size_t count) {
+static inline void part_adopted(void *arg, const struct wire_kept_exec *kept,
+                                int fds[][LINK_KEEP_FDS], size_t count) {
     struct part *p = arg;
     p->adopted++;
     p->kept = count;

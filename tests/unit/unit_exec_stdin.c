@@ -51,6 +51,32 @@ static void test_stdin_waits_for_the_command_and_ends(void **state) {
     free(got);
 }
 
+/* What was taken comes, and then its end, though the pipe was full when the server was killed. */
+static void test_stdin_that_was_taken_outlives_a_kill(void **state) {
+    struct sandbox *sb = *state;
+    const size_t len = 100000;
+    char *data = calloc(1, len), *got = malloc(len);
+    struct exec *x = start(sb, ID("k"), "{\"argv\":[\"cat\"],\"stdin_open\":true}");
+    struct feed part = {.feed = {.data = data, .len = len, .close = true, .over = fed}};
+    assert_int_equal(exec_stdin_feed(x, &part.feed), 1);
+    assert_int_equal(part.over, 0);
+    assert_false(x->input.open);
+    killed(sb);
+    x = execs_find(sb->part, ID("k"));
+    adopt(sb, x->number);
+    assert_int_equal(x->input.bytes, len);
+    assert_int_equal(x->input.queued, len);
+    assert_false(x->input.open);
+    assert_int_equal(exec_stdin_feed(x, &part.feed), -1);
+    size_t seen = 0;
+    for (ssize_t n; (n = read(sb->in, got, len)) > 0; turn(sb))
+        seen += (size_t)n;
+    assert_int_equal(seen, len);
+    finish(sb);
+    free(data);
+    free(got);
+}
+
 static void test_much_stdin_in_small_parts_keeps_the_journal_small(void **state) {
     struct sandbox *sb = *state;
     char text[8];
@@ -65,8 +91,8 @@ static void test_much_stdin_in_small_parts_keeps_the_journal_small(void **state)
     assert_true(sb->part->log.size < EXECS_LOG_MIN + 200000);
     killed(sb);
     x = execs_find(sb->part, ID("i"));
-    assert_int_equal(x->input.bytes, 60000);
     adopt(sb, x->number);
+    assert_int_equal(x->input.bytes, 60000);
     assert_true(x->input.open);
     finish(sb);
 }
@@ -88,6 +114,7 @@ static void test_stdin_that_nobody_takes_is_told(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_stdin_waits_for_the_command_and_ends, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_stdin_that_was_taken_outlives_a_kill, setup, teardown),
         cmocka_unit_test_setup_teardown(test_much_stdin_in_small_parts_keeps_the_journal_small,
                                         setup, teardown),
         cmocka_unit_test_setup_teardown(test_stdin_that_nobody_takes_is_told, setup, teardown),

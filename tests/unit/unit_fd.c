@@ -297,7 +297,7 @@ static void test_hostile_packets_leave_no_descriptor(void **state) {
     size_t n = 99;
     make_pair(pair);
     size_t before = open_descriptors();
-    static const size_t too_many[] = {9, 12, 16, 64};
+    static const size_t too_many[] = {FD_PASS_MAX + 1, 12, 16, 64};
     for (size_t i = 0; i < UNIT_COUNT(too_many); i++) {
         send_raw(pair[0], "x", 1, too_many[i]);
         unit_fails((int)fd_recv(pair[1], data, sizeof(data), got, &n, NULL, &err), err,

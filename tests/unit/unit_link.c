@@ -371,11 +371,11 @@ static void test_descriptors(void **state) {
     struct link_jail *j = open_sandbox(t, &id);
     fake_send_opened(&t->fake, id);
     size_t before = open_files();
-    int fds[3] = {dup(0), dup(1), dup(2)};
+    int fds[] = {dup(0), dup(1), dup(2), dup(0)};
     fake_send_started(&t->fake, id, 3, fds[0]);
     assert_int_equal(t->seen.started, 1);
     assert_int_equal(t->seen.number, 3);
-    fake_send_kept_exec(&t->fake, id, 4, fds, 3);
+    fake_send_kept_exec(&t->fake, id, 4, fds, LINK_KEEP_FDS);
     assert_int_equal(t->seen.kept_exec, 1);
     for (size_t i = 0; i < LINK_KEEP_FDS; i++) {
         assert_true(fcntl(t->seen.fds[i], F_GETFD) & FD_CLOEXEC);
@@ -385,6 +385,7 @@ static void test_descriptors(void **state) {
     assert_int_equal(t->seen.fds[0], -1);
     assert_true(t->seen.fds[1] >= 0);
     assert_int_equal(t->seen.fds[2], -1);
+    assert_int_equal(t->seen.fds[3], -1);
     fd_close(&t->seen.fds[1]);
     link_close_jail(j);
     fake_expect(&t->fake, WIRE_CLOSE);
@@ -393,7 +394,7 @@ static void test_descriptors(void **state) {
     fake_send_closed(&t->fake, id);
     assert_int_equal(t->seen.started, 1);
     assert_int_equal(t->link.state, LINK_READY);
-    for (size_t i = 0; i < 3; i++)
+    for (size_t i = 0; i < LINK_KEEP_FDS; i++)
         fd_close(&fds[i]);
     assert_int_equal(open_files(), before);
 }

@@ -132,7 +132,7 @@ static void test_open(void **state) {
 static void test_exec_descriptors(void **state) {
     (void)state;
     struct packet p;
-    for (uint32_t mask = 0; mask < 512; mask++) {
+    for (uint32_t mask = 0; mask < 1024; mask++) {
         make_exec(&p);
         p.exec.fds = mask;
         p.nfds = wire_fd_count(mask);
@@ -146,7 +146,7 @@ static void test_exec_descriptors(void **state) {
     make_exec(&p);
     p.nfds = 1;
     wrong(&p, false, "descriptors");
-    assert_int_equal(wire_fd_count(WIRE_FD_ALL), 8);
+    assert_int_equal(wire_fd_count(WIRE_FD_ALL), 9);
     assert_int_equal(wire_fd_count(0), 0);
 }
 
@@ -235,6 +235,13 @@ static void test_a_terminal_takes_the_place_of_streams_and_has_a_size(void **sta
     p.exec.fds = 0;
     p.nfds = 0;
     right(&p, false);
+    p.exec.fds = WIRE_FD_KEEP_INPUT;
+    p.nfds = 1;
+    right(&p, false);
+    p.exec.fds = WIRE_FD_KEEP_STDIN;
+    wrong(&p, false, "fds");
+    p.exec.fds = 0;
+    p.nfds = 0;
     p.exec.cols = 0;
     wrong(&p, false, "rows");
     make_exec(&p);
