@@ -90,6 +90,7 @@ void jail_removed(struct jail *j) {
 static void jail_close(struct jail *j) {
     struct loop *loop = j->host->loop;
     loop_timer_stop(loop, &j->build_timer);
+    loop_timer_stop(loop, &j->sockets_timer);
     loop_del(loop, &j->control_src);
     loop_del(loop, &j->pid_src);
     loop_del(loop, &j->filter_src);

@@ -141,7 +141,9 @@ struct jail {
     struct limits applied; /* last written to the jail's cgroup (steps may narrow) */
     struct exec *spare;    /* wait to exec, or are being prepared, the oldest first; NULL = none */
     struct exec *execs;    /* started, also those whose cgroup is still there */
-    struct loop_timer sweep_timer, stock_timer;
+    struct loop_timer sweep_timer, stock_timer, sockets_timer;
+    uint64_t sockets_ns; /* jail_sockets.c: the window's begin, and the answers in it */
+    unsigned sockets_asked;
     uint64_t used_ns;             /* the last start */
     unsigned running;             /* started and not over */
     unsigned forked;              /* so far */
@@ -242,6 +244,11 @@ void jail_exec_terminal(struct jail *jail, struct exec *exec, int master);
 void jail_exec_ready(struct jail *jail, struct exec *exec);
 /* For jail.c: the listener of the filter has something to tell. `arg` is the jail. */
 void jail_filtered(void *arg, uint32_t events);
+/* For jail_filter.c (jail_sockets.c): is it about sockets that are bounded? Lets the call
+ * go on or answers ENOBUFS. */
+struct seccomp_notif;
+bool jail_sockets_asked(const struct seccomp_notif *note);
+void jail_sockets_answer(struct jail *jail, const struct seccomp_notif *note);
 /* For jail.c (jail_run.c): a child of process 1 has ended. */
 void jail_exited(struct jail *jail, const struct initmsg_report *report);
 /* For jail_run.c (jail_spare.c): the spare that jail_is_ready() found; looks after the spares of a

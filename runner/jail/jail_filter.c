@@ -1,4 +1,5 @@
-/* What the system call filter reports: calls of another architecture. */
+/* What the system call filter reports: calls of another architecture, and sockets that are bounded.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/seccomp.h>
@@ -80,7 +81,12 @@ void jail_filtered(void *arg, uint32_t events) {
     memset(&note, 0, sizeof note); /* the kernel insists */
     if (!(events & EPOLLIN)) {
         loop_del(j->host->loop, &j->filter_src); /* its last process is gone */
-    } else if (ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_RECV, &note) == 0) {
+        loop_timer_stop(j->host->loop, &j->sockets_timer);
+    } else if (ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_RECV, &note) != 0) {
+        return; /* whoever asked was interrupted */
+    } else if (jail_sockets_asked(&note)) {
+        jail_sockets_answer(j, &note);
+    } else {
         jail_answer_filtered(j, &note);
     }
 }

@@ -32,10 +32,12 @@
 #include <unistd.h>
 
 #include "fd.h"
+#include "seccomp_json.h"
 
 #define SECCOMP_LOW 0xffffffffu /* the half that an int argument is read from */
 #define SECCOMP_ACT_ABSENT SCMP_ACT_ERRNO(ENOSYS)
 #define SECCOMP_ACT_DENY SCMP_ACT_ERRNO(EPERM)
+#define SECCOMP_ACT_OPTION SCMP_ACT_ERRNO(ENOPROTOOPT)
 
 /* clone() has no room for CLONE_NEWTIME: that bit is part of the exit signal there. */
 #define SECCOMP_CLONE_NEW                                                                          \
@@ -92,7 +94,7 @@ static const char *const seccomp_allowed[] = {
     "setitimer nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time "
     "timer_create timer_settime timer_gettime timer_getoverrun timer_delete",
     /* sockets that exist (which can be made: the third table) */
-    "connect bind listen accept accept4 shutdown getsockname getpeername getsockopt sendto "
+    "connect bind accept accept4 shutdown getsockname getpeername getsockopt sendto "
     "recvfrom sendmsg recvmsg sendmmsg recvmmsg",
     /* the system, and sandboxes of the program's own, which can only narrow this one */
     "uname sysinfo getrandom landlock_create_ruleset landlock_add_rule landlock_restrict_self",
@@ -131,7 +133,7 @@ struct seccomp_rule {
     uint32_t sets; /* mask of enum seccomp_sets */
     uint32_t action;
     unsigned count; /* comparisons, all of which must hold */
-    struct scmp_arg_cmp cmp[2];
+    struct scmp_arg_cmp cmp[3];
 };
 
 #define SECCOMP_EQ(n, v)                                                                           \
@@ -172,8 +174,17 @@ struct seccomp_rule {
     SECCOMP_BOTH(name, action, SECCOMP_MASKED(n, S_IFMT, type))
 #define SECCOMP_NO_FAMILY(family)                                                                  \
     SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_EQ(0, family))
-#define SECCOMP_FAMILY(family, protocol)                                                           \
-    SECCOMP_DEFAULT("socket", SCMP_ACT_ALLOW, SECCOMP_EQ(0, family), SECCOMP_EQ(2, protocol))
+#define SECCOMP_FAMILY(family, protocol, action)                                                   \
+    SECCOMP_DEFAULT("socket", action, SECCOMP_EQ(0, family), SECCOMP_EQ(2, protocol))
+/* No protocol was named: streams are TCP. The others are the rest of the 16 types, by their last
+ * bits. */
+#define SECCOMP_TYPE(family, action, mask, type)                                                   \
+    SECCOMP_DEFAULT("socket", action, SECCOMP_EQ(0, family), SECCOMP_MASKED(1, mask, type),        \
+                    SECCOMP_EQ(2, 0))
+#define SECCOMP_BY_TYPE(family)                                                                    \
+    SECCOMP_TYPE(family, SCMP_ACT_ALLOW, 15, SOCK_STREAM),                                         \
+        SECCOMP_TYPE(family, SCMP_ACT_NOTIFY, 15, 9), SECCOMP_TYPE(family, SCMP_ACT_NOTIFY, 7, 5), \
+        SECCOMP_TYPE(family, SCMP_ACT_NOTIFY, 3, 3), SECCOMP_TYPE(family, SCMP_ACT_NOTIFY, 1, 0)
 #define SECCOMP_NO_PROTOCOL(family, above)                                                         \
     SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EPROTONOSUPPORT), SECCOMP_EQ(0, family),              \
                     SECCOMP_GT(2, above))
@@ -270,23 +281,25 @@ static const struct seccomp_rule seccomp_rules[] = {
 
     /* socket: local ones; TCP, UDP and ping over IP; the kernel's routing answers (getifaddrs).
      * Other protocols load modules that few have read. These compare all 64 bits: what is too large
-     * matches no permission. */
+     * matches no permission. Behind those that are reported is memory that no cgroup counts:
+     * jail_filter.c bounds how many there are. */
     SECCOMP_BOTH("socketpair", SCMP_ACT_ALLOW, SECCOMP_EQ(0, AF_UNIX)),
     SECCOMP_BOTH("socketpair", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_NE(0, AF_UNIX)),
     SECCOMP_BOTH("socket", SCMP_ACT_ALLOW, SECCOMP_EQ(0, AF_UNIX)),
     SECCOMP_RULE("socket", SECCOMP_IN_STRICT, SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_NE(0, AF_UNIX)),
-    SECCOMP_FAMILY(AF_INET, 0),
-    SECCOMP_FAMILY(AF_INET, 1),  /* ICMP */
-    SECCOMP_FAMILY(AF_INET, 6),  /* TCP */
-    SECCOMP_FAMILY(AF_INET, 17), /* UDP */
+    SECCOMP_BY_TYPE(AF_INET),
+    SECCOMP_FAMILY(AF_INET, 1, SCMP_ACT_NOTIFY),  /* ICMP */
+    SECCOMP_FAMILY(AF_INET, 6, SCMP_ACT_ALLOW),   /* TCP */
+    SECCOMP_FAMILY(AF_INET, 17, SCMP_ACT_NOTIFY), /* UDP */
     SECCOMP_NO_PROTOCOL(AF_INET, 17),
-    SECCOMP_FAMILY(AF_INET6, 0),
-    SECCOMP_FAMILY(AF_INET6, 6),
-    SECCOMP_FAMILY(AF_INET6, 17),
-    SECCOMP_FAMILY(AF_INET6, 58), /* ICMPv6 */
+    SECCOMP_BY_TYPE(AF_INET6),
+    SECCOMP_FAMILY(AF_INET6, 6, SCMP_ACT_ALLOW),
+    SECCOMP_FAMILY(AF_INET6, 17, SCMP_ACT_NOTIFY),
+    SECCOMP_FAMILY(AF_INET6, 58, SCMP_ACT_NOTIFY), /* ICMPv6 */
     SECCOMP_NO_PROTOCOL(AF_INET6, 58),
-    SECCOMP_FAMILY(AF_NETLINK, 0), /* NETLINK_ROUTE */
+    SECCOMP_FAMILY(AF_NETLINK, 0, SCMP_ACT_NOTIFY), /* NETLINK_ROUTE */
     SECCOMP_NO_PROTOCOL(AF_NETLINK, 0),
+    SECCOMP_BOTH("listen", SCMP_ACT_NOTIFY),
     SECCOMP_NO_FAMILY(0),
     SECCOMP_NO_FAMILY(3),
     SECCOMP_NO_FAMILY(4),
@@ -305,16 +318,28 @@ static const struct seccomp_rule seccomp_rules[] = {
 
 /* Options of sockets, by level. Compiled programs for packets have one share of memory for the
  * whole host: when it is used up nobody unprivileged can load a filter, so that no jail could be
- * made. Flow labels are a few thousand for all; a protocol on top of TCP is a module. */
+ * made. Flow labels are a few thousand for all; a protocol on top of TCP is a module. Error queues
+ * and keys of connections are memory that no cgroup counts, nor are receive buffers of netlink and
+ * of connections that nobody has accepted: they stay as large as the kernel makes them by itself.
+ * Two are answered 0 and do nothing, since a program can do without but gives up where they are
+ * refused: that (servers), and that ICMP errors are to be queued (glibc's resolver). */
 static const struct seccomp_option {
-    uint32_t level, option;
+    uint32_t level, option, action;
 } seccomp_options[] = {
-    {SOL_SOCKET, SO_ATTACH_FILTER},
-    {SOL_SOCKET, SO_ATTACH_BPF},
-    {SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF},
-    {SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF},
-    {IPPROTO_TCP, TCP_ULP},
-    {IPPROTO_IPV6, 32 /* IPV6_FLOWLABEL_MGR */},
+    {SOL_SOCKET, SO_RCVBUF, SCMP_ACT_ERRNO(0)},
+    {SOL_SOCKET, SO_ATTACH_FILTER, SECCOMP_ACT_OPTION},
+    {SOL_SOCKET, SO_ATTACH_BPF, SECCOMP_ACT_OPTION},
+    {SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, SECCOMP_ACT_OPTION},
+    {SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, SECCOMP_ACT_OPTION},
+    {SOL_SOCKET, SO_TIMESTAMPING_OLD, SECCOMP_ACT_OPTION},
+    {SOL_SOCKET, SO_TIMESTAMPING_NEW, SECCOMP_ACT_OPTION},
+    {IPPROTO_TCP, TCP_ULP, SECCOMP_ACT_OPTION},
+    {IPPROTO_TCP, TCP_MD5SIG, SECCOMP_ACT_OPTION},
+    {IPPROTO_TCP, TCP_MD5SIG_EXT, SECCOMP_ACT_OPTION},
+    {IPPROTO_TCP, 38 /* TCP_AO_ADD_KEY */, SECCOMP_ACT_OPTION},
+    {IPPROTO_IPV6, 32 /* IPV6_FLOWLABEL_MGR */, SECCOMP_ACT_OPTION},
+    {IPPROTO_IP, IP_RECVERR, SCMP_ACT_ERRNO(0)},
+    {IPPROTO_IPV6, IPV6_RECVERR, SCMP_ACT_ERRNO(0)},
 };
 enum { SECCOMP_LEVELS = 512, SECCOMP_OPTIONS = 128 }; /* more than there are; powers of two */
 
@@ -324,62 +349,10 @@ static const uint32_t seccomp_ioctls[] = {TIOCSTI, TIOCLINUX, TIOCSETD};
 
 struct seccomp_builder {
     scmp_filter_ctx ctx;
-    uint32_t set;     /* one bit of each kind in enum seccomp_sets */
-    struct buf *json; /* not NULL: a profile is written in place of the filter */
-    const char *comma;
-    uint32_t sockets; /* which of the calls that make one were written */
+    uint32_t set;              /* one bit of each kind in enum seccomp_sets */
+    struct seccomp_json *json; /* not NULL: a profile is written in place of the filter */
     struct err *err;
 };
-
-/* {"names":["socket"],"action":"SCMP_ACT_ERRNO","errnoRet":97,"args":[…]}: the comparisons keep
- * libseccomp's own names and values. */
-static int seccomp_write(struct seccomp_builder *b, const char *name, uint32_t action,
-                         unsigned count, const struct scmp_arg_cmp *cmp) {
-    static const char *const ops[] = {[SCMP_CMP_EQ] = "EQ",
-                                      [SCMP_CMP_NE] = "NE",
-                                      [SCMP_CMP_LT] = "LT",
-                                      [SCMP_CMP_GT] = "GT",
-                                      [SCMP_CMP_MASKED_EQ] = "MASKED_EQ"};
-    int rc = buf_printf(b->json, b->err, "%s{\"names\":[\"%s\"],", b->comma, name);
-    if (rc == 0 && action == SCMP_ACT_ALLOW) {
-        rc = buf_puts(b->json, "\"action\":\"SCMP_ACT_ALLOW\",\"args\":[", b->err);
-    } else if (rc == 0) {
-        rc = buf_printf(b->json, b->err, "\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":%u,\"args\":[",
-                        action & 0xffffu);
-    }
-    for (unsigned i = 0; rc == 0 && i < count; i++) {
-        rc = buf_printf(b->json, b->err,
-                        "%s{\"index\":%u,\"value\":%llu,\"valueTwo\":%llu,\"op\":\"SCMP_CMP_%s\"}",
-                        i > 0 ? "," : "", cmp[i].arg, (unsigned long long)cmp[i].datum_a,
-                        (unsigned long long)cmp[i].datum_b, ops[cmp[i].op]);
-    }
-    b->comma = ",\n";
-    return rc == 0 ? buf_puts(b->json, "]}", b->err) : -1;
-}
-
-/* Process 1 has yet to load the program, which has the last word. Until then three things are
- * looked at less closely: that call itself; huge pages by shmget; which sockets are made, and which
- * options they get, because the 32-bit table has one call for all of theirs, whose arguments no
- * filter sees, and libseccomp does not take a rule that would look at them. */
-static int seccomp_write_rule(struct seccomp_builder *b, const char *name, uint32_t action,
-                              unsigned count, const struct scmp_arg_cmp *cmp) {
-    if (strcmp(name, "seccomp") == 0) {
-        return seccomp_write(b, name, SCMP_ACT_ALLOW, 0, NULL);
-    }
-    if (strcmp(name, "shmget") == 0 && count > 0) { /* one call for all of theirs, too */
-        return action == SCMP_ACT_ALLOW ? seccomp_write(b, name, action, 0, NULL) : 0;
-    }
-    bool option = strcmp(name, "setsockopt") == 0;
-    if (strcmp(name, "socket") != 0 && strcmp(name, "socketpair") != 0 && !option) {
-        return seccomp_write(b, name, action, count, cmp);
-    }
-    uint32_t bit = option ? 4 : strcmp(name, "socket") == 0 ? 1 : 2;
-    if (b->sockets & bit) {
-        return 0;
-    }
-    b->sockets |= bit;
-    return seccomp_write(b, name, SCMP_ACT_ALLOW, 0, NULL);
-}
 
 static int seccomp_add(struct seccomp_builder *b, const char *name, uint32_t action, unsigned count,
                        const struct scmp_arg_cmp *cmp) {
@@ -391,7 +364,8 @@ static int seccomp_add(struct seccomp_builder *b, const char *name, uint32_t act
         return 0; /* another architecture's: it cannot be made here */
     }
     if (b->json != NULL) {
-        return seccomp_write_rule(b, name, action, count, cmp);
+        return seccomp_json_rule(b->json, name, action, (struct seccomp_json_args){count, cmp},
+                                 b->err);
     }
     int rc = seccomp_rule_add_array(b->ctx, action, nr, count, cmp);
     return rc == 0 ? 0
@@ -449,15 +423,17 @@ static int seccomp_add_ioctls(struct seccomp_builder *b, uint32_t prefix, unsign
     return seccomp_add_ioctls(b, prefix | (uint32_t)1 << (bits - 1), bits - 1);
 }
 
-/* Is a refused option among `size` levels (arg 1) or options of a level (arg 2) from `first` on? */
-static bool seccomp_has_option(unsigned arg, uint32_t level, uint32_t first, uint32_t size) {
+/* What becomes of options among `size` levels (arg 1) or of a level (arg 2) from `first` on: the
+ * answer to one that is in the table, or that all of them are allowed. */
+static uint32_t seccomp_option(unsigned arg, uint32_t level, uint32_t first, uint32_t size) {
     const struct seccomp_option *o = seccomp_options;
-    bool has = false;
+    uint32_t action = SCMP_ACT_ALLOW;
     for (size_t i = sizeof seccomp_options / sizeof seccomp_options[0]; i > 0; i--, o++) {
-        has = has ||
-              (arg == 1 ? o->level - first < size : o->level == level && o->option - first < size);
+        if (arg == 1 ? o->level - first < size : o->level == level && o->option - first < size) {
+            action = o->action;
+        }
     }
-    return has;
+    return action;
 }
 
 /* setsockopt without the refused options: blocks of numbers, each as large as its place allows and
@@ -467,19 +443,18 @@ static int seccomp_add_options(struct seccomp_builder *b, unsigned arg, uint32_t
     int rc = 0;
     for (uint32_t first = 0, size = top; first < top && rc == 0; first += size) {
         size = first == 0 ? top : first & (~first + 1);
-        while (size > 1 && seccomp_has_option(arg, level, first, size)) {
+        while (size > 1 && seccomp_option(arg, level, first, size) != SCMP_ACT_ALLOW) {
             size /= 2;
         }
         const struct scmp_arg_cmp cmp[2] = {
             SECCOMP_MASKED(arg, ~(uint64_t)(size - 1), first),
             SECCOMP_EQ(1, level),
         };
-        bool has = seccomp_has_option(arg, level, first, size);
-        if (arg == 1 && has) {
+        uint32_t action = seccomp_option(arg, level, first, size);
+        if (arg == 1 && action != SCMP_ACT_ALLOW) {
             rc = seccomp_add_options(b, 2, first, SECCOMP_OPTIONS);
         } else {
-            rc = seccomp_add(b, "setsockopt", has ? SCMP_ACT_ERRNO(ENOPROTOOPT) : SCMP_ACT_ALLOW,
-                             arg, cmp);
+            rc = seccomp_add(b, "setsockopt", action, arg, cmp);
         }
     }
     return rc;
@@ -579,8 +554,9 @@ int seccomp_profile(enum policy_syscalls set, struct buf *out, struct err *err) 
 #else
     static const char archs[] = "\"SCMP_ARCH_AARCH64\"";
 #endif
+    struct seccomp_json json = {.out = out, .comma = ""};
     struct seccomp_builder b = {
-        .set = seccomp_set(set, true) | SECCOMP_PROFILE, .json = out, .comma = "", .err = err};
+        .set = seccomp_set(set, true) | SECCOMP_PROFILE, .json = &json, .err = err};
     if (buf_printf(out, err,
                    "{\"defaultAction\":\"SCMP_ACT_ERRNO\",\"defaultErrnoRet\":%d,"
                    "\"architectures\":[%s],\"syscalls\":[",

@@ -6,7 +6,9 @@
  * that is newer than this program. A table of well-known privileged calls is answered EPERM, as
  * their manual pages say. A call of another architecture (i386 through int 0x80, x32) is never
  * made: it goes to the filter's listener, the runner, which ends the process with SIGSYS and notes
- * the call as evidence. Only code that looks for a way round the filter makes one.
+ * the call as evidence. Only code that looks for a way round the filter makes one. The listener
+ * also hears of each socket behind which is memory that no cgroup counts (netlink, datagrams), and
+ * of each listen(): see jail_sockets.c. It lets the call go on, or says ENOBUFS.
  *
  * Process 1 of the jail loads it after its own set-up; unshare(CLONE_NEWCGROUP) and
  * setns(fd, CLONE_NEWCGROUP), exactly these, pass because process 1 needs them afterwards; the

@@ -1,0 +1,160 @@
+/* Sockets behind which is memory that no cgroup counts: unread answers of netlink (a receive buffer
+ * each), datagrams that are put together and never sent (64 KiB each), connections that nobody
+ * accepts with what was sent on them (a backlog of them for each that listens). The filter reports
+ * each call that would make one; here they are counted and bounded.
+ *
+ * A call that is let go on is made by its process itself, with its own powers and from registers,
+ * which nobody can change meanwhile. It is made a moment after the answer, so that what was granted
+ * just now cannot be counted yet: in each short window only a few are answered, which bounds those
+ * too, as well as the share of this process that a jail can have by asking. */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/seccomp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "clock.h"
+#include "fd.h"
+#include "jail.h"
+
+#ifdef __x86_64__
+#define JAIL_SOCKETS_ARCH AUDIT_ARCH_X86_64
+#else
+#define JAIL_SOCKETS_ARCH AUDIT_ARCH_AARCH64
+#endif
+
+enum {
+    JAIL_SOCKETS_WINDOW_NS = 10000000,
+    JAIL_SOCKETS_ANSWERS = 16, /* in each window */
+    JAIL_NETLINK_LEAST = 8,
+    JAIL_NETLINK_MOST = 64,
+    JAIL_NETLINK_ANSWER = 32768, /* the last answer may pass the buffer's bound by that */
+    JAIL_DATAGRAM_LEAST = 64,
+    JAIL_DATAGRAM_BYTES = 65536, /* one that is put together */
+    JAIL_LISTEN_LEAST = 16,
+    JAIL_LISTEN_MOST = 256,
+    JAIL_LISTEN_BYTES = 2097152,  /* a backlog of connections (init/setup.c), a quarter full */
+    JAIL_PROTOCOLS_MAX = 1 << 16, /* of /proc/PID/net/protocols: 100 bytes for each */
+};
+
+/* How many sockets of the protocols in `names`, each with a blank behind it, are in the jail's
+ * network namespace. -1: nobody can tell. */
+static long jail_sockets_count(const struct jail *j, const char *names) {
+    char path[64];
+    struct buf text;
+    long count = -1;
+    (void)snprintf(path, sizeof path, "/proc/%d/net/protocols", (int)j->pid);
+    buf_init(&text, JAIL_PROTOCOLS_MAX);
+    if (fd_read_file(AT_FDCWD, path, &text, NULL) == 0 && text.len > 0) {
+        count = 0;
+        for (const char *line = text.data; line != NULL; line = strchr(line, '\n')) {
+            char name[32], word[34];
+            long one = 0;
+            line += *line == '\n';
+            if (sscanf(line, "%31s %*u %ld", name, &one) == 2) {
+                (void)snprintf(word, sizeof word, " %s ", name);
+                count += strstr(names, word) != NULL ? one : 0;
+            }
+        }
+    }
+    buf_done(&text);
+    return count;
+}
+
+/* How many listen, up to `most`: they come first in these tables. -1: nobody can tell. */
+static long jail_sockets_listening(const struct jail *j, const char *table, long most) {
+    char path[64], line[512], state[3];
+    long count = 0;
+    (void)snprintf(path, sizeof path, "/proc/%d/net/%s", (int)j->pid, table);
+    FILE *in = fopen(path, "re");
+    if (in == NULL) { /* there is no IPv6 */
+        return errno == ENOENT && strcmp(table, "tcp6") == 0 ? 0 : -1;
+    }
+    bool more = fgets(line, sizeof line, in) != NULL; /* the names of the columns */
+    while (more && count < most && fgets(line, sizeof line, in) != NULL) {
+        more = sscanf(line, " %*s %*s %*s %2s", state) == 1 && strcmp(state, "0A") == 0;
+        count += more;
+    }
+    (void)fclose(in);
+    return count;
+}
+
+static uint64_t jail_sockets_share(const struct jail *j, uint64_t bytes, uint64_t least,
+                                   uint64_t most) {
+    uint64_t share = j->limits.v[LIMIT_MEM_BYTES] / bytes;
+    return share < least ? least : share > most ? most : share;
+}
+
+/* May there be one more? Together they hold about as much as the jail's own memory limit. */
+static bool jail_sockets_netlink(const struct jail *j) {
+    struct buf text;
+    uint64_t most = JAIL_NETLINK_LEAST;
+    long count = jail_sockets_count(j, " NETLINK ");
+    buf_init(&text, 64);
+    if (fd_read_file(AT_FDCWD, "/proc/sys/net/core/rmem_default", &text, NULL) == 0 &&
+        text.len > 0) {
+        uint64_t bytes = strtoull(text.data, NULL, 10) + JAIL_NETLINK_ANSWER;
+        most = jail_sockets_share(j, bytes, JAIL_NETLINK_LEAST, JAIL_NETLINK_MOST);
+    }
+    buf_done(&text);
+    return count >= 0 && (uint64_t)count < most;
+}
+
+static bool jail_sockets_datagram(const struct jail *j) {
+    uint64_t most = jail_sockets_share(j, JAIL_DATAGRAM_BYTES, JAIL_DATAGRAM_LEAST, UINT32_MAX);
+    long count = jail_sockets_count(j, " UDP UDPv6 UDP-Lite UDPLITEv6 PING PINGv6 RAW RAWv6 ");
+    return count >= 0 && (uint64_t)count < most;
+}
+
+static bool jail_sockets_listen(const struct jail *j) {
+    long most = (long)jail_sockets_share(j, JAIL_LISTEN_BYTES, JAIL_LISTEN_LEAST, JAIL_LISTEN_MOST);
+    long old = jail_sockets_listening(j, "tcp", most);
+    long new = jail_sockets_listening(j, "tcp6", most);
+    return old >= 0 && new >= 0 && old + new < most;
+}
+
+static void jail_sockets_again(void *arg) {
+    struct jail *j = arg;
+    if (j->filter_src.fn != NULL && loop_mod(j->host->loop, &j->filter_src, EPOLLIN, NULL) != 0) {
+        jail_fail(j, "filter", errno, "the filter's listener cannot be watched");
+    }
+}
+
+/* The window is full: nobody is heard until it is over. Without that the jail could not go on. */
+static void jail_sockets_pause(struct jail *j) {
+    if (loop_timer_at(j->host->loop, &j->sockets_timer, j->sockets_ns + JAIL_SOCKETS_WINDOW_NS,
+                      jail_sockets_again, j, NULL) != 0 ||
+        loop_mod(j->host->loop, &j->filter_src, 0, NULL) != 0) {
+        jail_fail(j, "filter", errno, "the filter's listener cannot be paused");
+    }
+}
+
+bool jail_sockets_asked(const struct seccomp_notif *note) {
+    return note->data.arch == JAIL_SOCKETS_ARCH &&
+           (note->data.nr == SYS_socket || note->data.nr == SYS_listen);
+}
+
+void jail_sockets_answer(struct jail *j, const struct seccomp_notif *note) {
+    struct seccomp_notif_resp answer = {.id = note->id, .error = -ENOBUFS};
+    uint64_t now_ns = clock_mono_ns();
+    if (now_ns - j->sockets_ns >= JAIL_SOCKETS_WINDOW_NS) {
+        j->sockets_ns = now_ns;
+        j->sockets_asked = 0;
+    }
+    if (note->data.nr == SYS_listen        ? jail_sockets_listen(j)
+        : note->data.args[0] == AF_NETLINK ? jail_sockets_netlink(j)
+                                           : jail_sockets_datagram(j)) {
+        answer.error = 0;
+        answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    }
+    (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+    if (++j->sockets_asked >= JAIL_SOCKETS_ANSWERS) {
+        jail_sockets_pause(j);
+    }
+}

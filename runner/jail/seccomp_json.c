@@ -1,0 +1,56 @@
+#include "seccomp_json.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+/* {"names":["socket"],"action":"SCMP_ACT_ERRNO","errnoRet":97,"args":[…]}: the comparisons keep
+ * libseccomp's own names and values. */
+static int seccomp_json_write(struct seccomp_json *j, const char *name, uint32_t action,
+                              struct seccomp_json_args args, struct err *err) {
+    static const char *const ops[] = {[SCMP_CMP_EQ] = "EQ",
+                                      [SCMP_CMP_NE] = "NE",
+                                      [SCMP_CMP_LT] = "LT",
+                                      [SCMP_CMP_GT] = "GT",
+                                      [SCMP_CMP_MASKED_EQ] = "MASKED_EQ"};
+    int rc = buf_printf(j->out, err, "%s{\"names\":[\"%s\"],", j->comma, name);
+    if (rc == 0 && action == SCMP_ACT_ALLOW) {
+        rc = buf_puts(j->out, "\"action\":\"SCMP_ACT_ALLOW\",\"args\":[", err);
+    } else if (rc == 0) {
+        rc = buf_printf(j->out, err, "\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":%u,\"args\":[",
+                        action & 0xffffu);
+    }
+    for (unsigned i = 0; rc == 0 && i < args.count; i++) {
+        const struct scmp_arg_cmp *c = &args.cmp[i];
+        rc = buf_printf(j->out, err,
+                        "%s{\"index\":%u,\"value\":%llu,\"valueTwo\":%llu,\"op\":\"SCMP_CMP_%s\"}",
+                        i > 0 ? "," : "", c->arg, (unsigned long long)c->datum_a,
+                        (unsigned long long)c->datum_b, ops[c->op]);
+    }
+    j->comma = ",\n";
+    return rc == 0 ? buf_puts(j->out, "]}", err) : -1;
+}
+
+/* Process 1 has yet to load the program, which has the last word. Until then three things are
+ * looked at less closely: that call itself; huge pages by shmget; which sockets are made, and which
+ * options they get, because the 32-bit table has one call for all of theirs, whose arguments no
+ * filter sees, and libseccomp does not take a rule that would look at them. */
+int seccomp_json_rule(struct seccomp_json *j, const char *name, uint32_t action,
+                      struct seccomp_json_args args, struct err *err) {
+    static const struct seccomp_json_args any = {0, NULL};
+    if (strcmp(name, "seccomp") == 0) {
+        return seccomp_json_write(j, name, SCMP_ACT_ALLOW, any, err);
+    }
+    if (strcmp(name, "shmget") == 0 && args.count > 0) { /* one call for all of theirs, too */
+        return action == SCMP_ACT_ALLOW ? seccomp_json_write(j, name, action, any, err) : 0;
+    }
+    bool option = strcmp(name, "setsockopt") == 0;
+    if (strcmp(name, "socket") != 0 && strcmp(name, "socketpair") != 0 && !option) {
+        return seccomp_json_write(j, name, action, args, err);
+    }
+    uint32_t bit = option ? 4 : strcmp(name, "socket") == 0 ? 1 : 2;
+    if (j->sockets & bit) {
+        return 0;
+    }
+    j->sockets |= bit;
+    return seccomp_json_write(j, name, SCMP_ACT_ALLOW, any, err);
+}
