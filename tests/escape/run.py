@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Attempts to get out of a jail, and proof that none did: prints TAP and a table by class.
 
-    run.py [--backend NAME] [--policy NAME] [--class TEXT] [--only PATTERN] [--list] [--quick]
+    run.py [--backend NAME] [--engine NAME] [--policy NAME] [--class TEXT] [--only PATTERN] [--list] [--quick]
 
 Each attempt is a run of its own in a fresh jail. It passes when it was made (it says so before the
 call, with a number that only this run knows) and was refused, and when what it could have reached is
@@ -9,6 +9,7 @@ untouched: files, processes, sockets, sysctls, mounts, cgroups and programs of t
 neighbour in a sandbox.
 
 --backend   native, docker, or all (default: all that there are; says which are not, and why)
+--engine    of the containers: docker, podman, or remapped, a dockerd that maps users (default: docker)
 --policy    default, ci, judge, or all (default: all)
 --class     classes whose name contains this
 --only      a regular expression that is searched in "class: name"
@@ -36,6 +37,7 @@ import check
 import clean
 import client
 import control
+import engine
 import escape
 import harness
 import scripts
@@ -373,6 +375,7 @@ def names(text, known):
 def main():
     parser = argparse.ArgumentParser(description="attempts to get out of a jail")
     parser.add_argument("--backend", default="all")
+    parser.add_argument("--engine", default="docker", choices=sorted(engine.KINDS))
     parser.add_argument("--policy", default="all")
     parser.add_argument("--class", dest="kind")
     parser.add_argument("--only", metavar="PATTERN")
@@ -381,6 +384,7 @@ def main():
     arguments = parser.parse_args()
     arguments.policy = names(arguments.policy, POLICIES)
     backends = names(arguments.backend, BACKENDS)
+    engine.kind = arguments.engine
     limits, attempts = choose(arguments)
     if arguments.list:
         print("\n".join(one.title() for one in attempts))
