@@ -105,7 +105,7 @@ static void container_removed(void *arg, const struct engine_reply *reply) {
     } else if (reply->status == 0 || clock_mono_ns() > c->deadline_ns) {
         container_leave(c);
     } else {
-        /* The engine is about to remove it by itself: until it does not know it any more. */
+        /* 409: its end, or the removal that was asked for before, is not done yet. */
         (void)loop_timer_at(c->maker->cfg.loop, &c->timer, clock_mono_ns() + CONTAINER_AGAIN_NS,
                             container_remove_again, c, NULL);
     }

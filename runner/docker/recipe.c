@@ -114,11 +114,14 @@ static int recipe_limits(const struct recipe *r, json_t *host) {
     return rc;
 }
 
+/* The engine is told not to remove it by itself: when Docker starts it removes such containers also
+ * when they run and it was told to keep what runs (live-restore), and one whose removal its end
+ * breaks off it can never remove again. The maker does it, or the next one. */
 static json_t *recipe_host(const struct recipe *r) {
     json_t *host = json_pack(
         "{s:s, s:s, s:s, s:s, s:b, s:b, s:b, s:b, s:[s], s:o, s:{s:s}, s:o, s:o}", "NetworkMode",
         "none", "IpcMode", "none", "CgroupnsMode", "private", "PidMode", "", "ReadonlyRootfs", 1,
-        "Privileged", 0, "AutoRemove", 1, "Init", 0, "CapDrop", "ALL", "SecurityOpt",
+        "Privileged", 0, "AutoRemove", 0, "Init", 0, "CapDrop", "ALL", "SecurityOpt",
         recipe_security(r), "LogConfig", "Type", "none", "MaskedPaths",
         recipe_strings(recipe_masked, sizeof recipe_masked / sizeof recipe_masked[0]),
         "ReadonlyPaths",

@@ -32,7 +32,7 @@ static void sweep_done(struct maker *m, bool well) {
 static void sweep_removed(void *arg, const struct engine_reply *reply) {
     struct maker *m = arg;
     if (reply->status != 204 && reply->status != 404) {
-        m->sweep_again = true; /* 409: the engine is about to do it by itself */
+        m->sweep_again = true; /* 409: somebody asked for that before, and it is not done */
     }
     if (--m->sweep_left == 0) {
         sweep_done(m, reply->status != 0);

@@ -56,6 +56,7 @@ class Engine:
         self.work = tempfile.mkdtemp(prefix="pinfold-engine-")
         self.socket = os.path.join(self.work, "docker.sock")
         self.child = None
+        self.keeps = False  # what runs, when it starts again
         self.owner = os.getpid()
         _engines.append(self)
 
@@ -91,7 +92,8 @@ class Engine:
     def command(self):
         command = ["dockerd", "--data-root", self.work + "/data", "--exec-root", self.work + "/exec"]
         command += ["-H", "unix://" + self.socket, "--pidfile", self.work + "/pid"]
-        return command + ["--bridge=none", "--iptables=false", "--ip6tables=false"]
+        command += ["--bridge=none", "--iptables=false", "--ip6tables=false"]
+        return command + ["--live-restore"] * self.keeps
 
     def ask(self, method, path, body=None, kind="application/json", timeout=60):
         one = Connection(self.socket, timeout)

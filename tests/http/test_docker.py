@@ -504,6 +504,28 @@ def _(_):
     until("only warm containers are left", 30, lambda: len(ours(pair())) <= 2)
 
 
+@docker("an engine that keeps what runs comes back, and sandboxes are as they were")
+def _(_):
+    one = pair().engine
+    one.stop()
+    one.keeps = True
+    try:
+        one.start()
+        until("readiness turns green", 40, lambda: pair().probe("/readyz") == 200)
+        with Box.make(pair().client, backend="docker") as box:
+            box.text("echo kept > f")
+            one.stop(signal.SIGKILL)
+            until("readiness turns red", 20, lambda: reasons().get("docker"))
+            check.equal(box.text("cat f"), "kept\n", "without an engine")
+            one.start()
+            until("readiness turns green", 40, lambda: pair().probe("/readyz") == 200)
+            check.ok(run(argv=["true"]))
+            check.equal(box.text("cat f; id -u"), "kept\n1000\n", "with it again")
+        until("only warm containers are left", 30, lambda: len(ours(pair())) <= 2)
+    finally:
+        one.keeps = False
+
+
 @docker("a runner that is killed: its containers end, and the next one finds the place clean")
 def _(_):
     one = pair()
