@@ -139,6 +139,12 @@ static uint64_t execs_size(const struct exec *x) {
            spool_bytes(&x->out[SPOOL_STDERR].spool) + spool_bytes(&x->events.file);
 }
 
+static void execs_leaves(const struct exec *x) {
+    const struct exec_hub *hub = x->set->hub;
+    if (hub->leaves != NULL)
+        hub->leaves(hub->server, x);
+}
+
 /* Forgets the oldest finished ones, as long as there are too many. One that is being read stays for
  * the moment. */
 static void execs_evict(struct execs *set) {
@@ -151,8 +157,10 @@ static void execs_evict(struct execs *set) {
             continue;
         kept++;
         bytes += execs_size(x);
-        if ((kept > EXECS_KEEP || (bytes > EXECS_KEEP_BYTES && kept > 1)) && x->pins == 0)
-            execs_forget(x, true);
+        if ((kept <= EXECS_KEEP && (bytes <= EXECS_KEEP_BYTES || kept <= 1)) || x->pins > 0)
+            continue;
+        execs_leaves(x);
+        execs_forget(x, true);
     }
 }
 
@@ -408,6 +416,8 @@ static void execs_gone(void *part) {
     struct execs *set = part;
     for (struct exec *x = set->newest; x != NULL; x = x->older)
         exec_abort(x, CAUSE_INTERRUPTED); /* those that no adoption has found */
+    for (const struct exec *x = set->oldest; x != NULL; x = x->newer)
+        execs_leaves(x);
     execs_leave(set);
     execs_let_go(set);
 }
@@ -454,6 +464,8 @@ int execs_attach(struct server *s, struct sandbox *sb, struct err *err) {
     if (s->exec_hub != NULL) {
         s->exec_hub->audit = &s->audit;
         s->exec_hub->ended = s->exec_ended;
+        s->exec_hub->server = s;
+        s->exec_hub->leaves = s->exec_leaves;
         s->exec_hub->accounts = s->accounts.accounts;
     }
     if (s->exec_hub == NULL)

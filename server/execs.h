@@ -40,6 +40,9 @@ struct exec_hub {
     /* An execution is over: recorded. May be NULL. */
     void (*ended)(struct audit *audit, const struct exec *x);
     struct audit *audit;
+    /* One that is over is about to leave the table of its sandbox for good. May be NULL. */
+    void (*leaves)(struct server *server, const struct exec *x);
+    struct server *server;
     const struct accounts *accounts; /* whose tokens ask; borrowed; NULL = nobody's */
     int scratch[2];                  /* a pipe, to look into other ones; -1 = none */
     char copies[SPOOL_STREAMS][EXEC_INLINE_MAX];

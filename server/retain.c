@@ -12,6 +12,7 @@
 #include "snapshots.h"
 #include "store_idempotency.h"
 #include "store_runs.h"
+#include "store_trace.h"
 #include "work.h"
 
 /* Rows that go at once: together well under a millisecond. */
@@ -140,14 +141,19 @@ static void retain_tick(void *arg) {
         now > r->options.key_ms
             ? store_idempotency_drop(r->options.store, now - r->options.key_ms, RETAIN_BATCH, NULL)
             : 0;
-    if (gone > 0 || inputs > 0)
+    /* They are small: no bytes are counted. */
+    int spans =
+        store_trace_drop(r->options.store, now > r->options.age_ms ? now - r->options.age_ms : 0,
+                         r->options.count, RETAIN_BATCH, NULL);
+    if (gone > 0 || inputs > 0 || spans > 0)
         (void)store_runs_shrink(r->options.store, NULL);
     if (job != NULL) {
         job->job = (struct work_job){.run = retain_unlink, .done = retain_unlinked};
         job->dir = r->runs->results;
         work_add(r->runs->work, &job->job);
     }
-    bool more = gone == RETAIN_BATCH || inputs == RETAIN_BATCH || keys == RETAIN_BATCH;
+    bool more = gone == RETAIN_BATCH || inputs == RETAIN_BATCH || keys == RETAIN_BATCH ||
+                spans == RETAIN_BATCH;
     retain_arm(r, more ? RETAIN_NEXT_MS : r->resting ? RETAIN_REST_MS : RETAIN_LOOK_MS);
 }
 

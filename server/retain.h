@@ -1,5 +1,6 @@
 /* How long results are kept: by count, bytes and age. What is too much goes oldest first, a few at
- * a time, so that nobody waits for it. */
+ * a time, so that nobody waits for it. What traces keep of executions and sandboxes that are gone
+ * goes by the same count (of its own) and age. */
 #pragma once
 
 #include <stdint.h>

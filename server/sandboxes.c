@@ -197,6 +197,8 @@ void sandboxes_gone(struct sandboxes *s, struct sandbox *sb) {
     err_clear(&err);
     if (sandbox_store_write(sb, &err) < 0)
         log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
+    if (s->options.gone != NULL)
+        s->options.gone(s->options.arg, sb);
     quota_let_go(s->quota, &sb->held);
     hostmem_give(s->mem, &sb->mem);
     sandbox_spec_done(&sb->spec);

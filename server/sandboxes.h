@@ -69,6 +69,8 @@ struct sandboxes_options {
     size_t live_max;    /* at once, whatever the shards take (descriptors) */
     /* A sandbox was read from the store: the modules set their parts. May be NULL. */
     void (*loaded)(void *arg, struct sandbox *sb);
+    /* One is gone, and so are its parts; its spec is still there. May be NULL. */
+    void (*gone)(void *arg, const struct sandbox *sb);
     /* All that a shard kept has been looked at. May be NULL. */
     void (*reconciled)(void *arg, struct link *l);
     void *arg;

@@ -28,6 +28,7 @@
 #include "str.h"
 #include "subcommand.h"
 #include "tls.h"
+#include "traces.h"
 
 #define SERVE_MIB ((uint64_t)1024 * 1024)
 #define SERVE_WORKERS 2u
@@ -237,6 +238,10 @@ static void serve_sandbox_loaded(void *arg, struct sandbox *sb) {
         log_err(&s->log, LOG_ERROR, "executions_unreadable", &err);
 }
 
+static void serve_sandbox_gone(void *arg, const struct sandbox *sb) {
+    traces_keep_sandbox(arg, sb);
+}
+
 static int serve_blobs(struct serve *v, struct err *err) {
     struct blobs_options options = {.user_bytes = v->config.blob_bytes,
                                     .age_ms = v->config.blob_age_ms,
@@ -286,6 +291,7 @@ static int serve_core(struct serve *v, struct err *err) {
     struct sandboxes_options sandboxes = {.queue_count = SERVE_SANDBOX_QUEUE,
                                           .live_max = v->sandboxes,
                                           .loaded = serve_sandbox_loaded,
+                                          .gone = serve_sandbox_gone,
                                           .arg = s};
     snapshots_init(&s->snapshots, s->loop, &s->log, &s->links);
     s->sandboxes.store = s->snapshots.store = s->store;
@@ -293,6 +299,7 @@ static int serve_core(struct serve *v, struct err *err) {
     s->runs.audit = &s->audit;
     s->sandboxes.audit = &s->audit;
     s->exec_ended = audit_exec_ended;
+    s->exec_leaves = traces_keep_exec;
     s->runs.key = &s->receipt_key;
     s->runs.work = s->work;
     s->runs.mem = s->sandboxes.mem = &s->mem;

@@ -61,7 +61,8 @@ struct server {
     struct audit audit;
     struct receipt_key receipt_key;
     struct work *work;
-    void (*exec_ended)(struct audit *audit, const struct exec *x); /* for the hub */
+    void (*exec_ended)(struct audit *audit, const struct exec *x); /* for the hub, as the next */
+    void (*exec_leaves)(struct server *s, const struct exec *x);
     struct exec_hub *exec_hub; /* NULL until the first sandbox */
     struct blobs *blobs;
     struct trace_pool trace_pool;

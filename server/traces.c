@@ -56,7 +56,8 @@ bool traces_of_id(struct server *s, const char *user, const char *id, struct tra
         found = traces_of_exec(s, user, id);
     if (found != NULL)
         *out = *found;
-    return found != NULL || (run == NULL && strncmp(id, "run_", 4) == 0 && s->runs.store != NULL &&
+    return found != NULL || (run == NULL && s->runs.store != NULL &&
+                             (strncmp(id, "run_", 4) == 0 || strncmp(id, "ex_", 3) == 0) &&
                              store_trace_of(s->runs.store, user, id, out, sizeof(*out), NULL) == 1);
 }
 

@@ -16,10 +16,18 @@ struct server;
  * the sandbox's (NULL = none). *state (may be NULL) becomes "TRACESTATE=…", owned, or NULL. */
 int traces_begin(struct server *s, struct http_req *req, const struct trace *inside,
                  struct trace *out, char **state, struct err *err);
+/* An execution is about to be forgotten, a sandbox is gone: they stay in their traces, as rows, as
+ * long as runs stay. What is written with the row of a sandbox is durable with it. */
+struct exec;
+struct sandbox;
+void traces_keep_exec(struct server *s, const struct exec *x);
+void traces_keep_sandbox(struct server *s, const struct sandbox *sb);
+
 /* The answer's header `traceparent`. */
 void traces_answer(struct http_req *req, const struct trace *t);
 
-/* The trace of a run or an execution of this user. false: there is none. */
+/* The trace of a run or an execution of this user, also of one that is gone. false: there is none.
+ */
 bool traces_of_id(struct server *s, const char *user, const char *id, struct trace *out);
 /* Of the caller's runs and executions the one whose span the request's traceparent names: its id,
  * borrowed, or NULL. Of those that are in memory, which all are that still go on. */

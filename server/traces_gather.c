@@ -153,12 +153,50 @@ static bool traces_gather_row(void *arg, const struct store_trace_run *row) {
     return true;
 }
 
+/* Executions and sandboxes that are not in memory any more. */
+
+static bool traces_gather_is_here(const struct server *s, const struct store_span *span) {
+    const struct sandbox *sb =
+        sandboxes_find(&s->sandboxes, span->sandbox[0] != '\0' ? span->sandbox : span->id);
+    if (sb == NULL || span->sandbox[0] == '\0')
+        return sb != NULL;
+    const struct execs *set = execs_of(sb);
+    return set != NULL && execs_find(set, span->id) != NULL;
+}
+
+static bool traces_gather_span(void *arg, const struct store_span *span) {
+    struct traces_gather_stored *g = arg;
+    if (span->trace_len != sizeof(struct trace) || traces_gather_is_here(g->server, span))
+        return true;
+    struct traces_node *n = traces_gather_node(g->out);
+    if (n == NULL) {
+        g->failed = !g->out->cut;
+        return false;
+    }
+    n->kind = span->sandbox[0] != '\0' ? TRACES_EXEC : TRACES_SANDBOX;
+    n->state = n->kind == TRACES_EXEC ? "done" : "gone";
+    (void)str_copy(n->id, sizeof(n->id), span->id);
+    (void)str_copy(n->sandbox, sizeof(n->sandbox), span->sandbox);
+    (void)str_copy(n->label, sizeof(n->label), span->label);
+    (void)str_copy(n->cause, sizeof(n->cause), span->cause);
+    memcpy(&n->trace, span->trace, sizeof(n->trace));
+    n->trace.from[sizeof(n->trace.from) - 1] = '\0';
+    n->created_ms = span->created_ms;
+    n->duration_ms = span->duration_ms;
+    n->exit_code = span->exit_code <= INT32_MAX ? (int64_t)span->exit_code : -1;
+    n->ok = span->ok;
+    return true;
+}
+
 static int traces_gather_store(struct server *s, const char *user, const uint8_t *id,
                                struct traces_list *out, struct err *err) {
     struct traces_gather_stored g = {.server = s, .out = out};
     if (s->runs.store == NULL)
         return 0;
     if (store_trace_runs(s->runs.store, user, id, traces_gather_row, &g, err) < 0)
+        return -1;
+    if (!g.failed && !out->cut &&
+        store_trace_spans(s->runs.store, user, id, traces_gather_span, &g, err) < 0)
         return -1;
     return g.failed ? err_set(err, ERR_SYSTEM, ENOMEM, "gathering a trace: out of memory") : 0;
 }

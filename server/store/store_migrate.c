@@ -123,6 +123,19 @@ static const struct store_migration store_migrations[] = {
                   ") WITHOUT ROWID;"},
     /* Of the run or execution that it was made in, which may be gone before it. */
     {"traces", "ALTER TABLE tokens ADD COLUMN from_trace BLOB;"},
+    /* Executions and sandboxes that are gone, for traces; the newest behind. */
+    {"spans",
+     "CREATE TABLE spans ("
+     "    seq INTEGER PRIMARY KEY,"
+     "    user TEXT NOT NULL, id TEXT NOT NULL,"
+     "    sandbox TEXT NOT NULL,"  /* of an execution; '' = it is a sandbox */
+     "    at_ms INTEGER NOT NULL," /* when it came here */
+     "    created_ms INTEGER NOT NULL, duration_ms INTEGER NOT NULL,"
+     "    label TEXT NOT NULL, cause TEXT NOT NULL, exit_code INTEGER, ok INTEGER NOT NULL,"
+     "    trace_id BLOB NOT NULL, trace BLOB NOT NULL"
+     ");"
+     "CREATE INDEX spans_by_trace ON spans (trace_id);"
+     "CREATE INDEX spans_by_id ON spans (id);"},
 };
 #define STORE_MIGRATIONS (sizeof(store_migrations) / sizeof(store_migrations[0]))
 

@@ -1,5 +1,5 @@
-/* Traces in the store: the runs that belong to one, and where a run stands. Part of the store as
- * store_runs.h is: the columns are written with the run. */
+/* Traces in the store: the runs that belong to one, which are written with the run (store_runs.h);
+ * the executions and sandboxes that are gone; and where one of them stands. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,7 +22,32 @@ struct store_trace_run { /* borrowed until `fn` returns */
 int store_trace_runs(struct store *s, const char *user, const uint8_t trace_id[16],
                      bool (*fn)(void *arg, const struct store_trace_run *run), void *arg,
                      struct err *err);
-/* What is kept as the trace of one of a user's runs goes to trace[size]: 1 = found; 0 = there is no
- * such run, or it is of another size. */
+/* An execution or a sandbox that is gone. What is read is borrowed until `fn` returns. */
+struct store_span {
+    const char *user; /* to be written; not read */
+    const char *id;
+    const char *sandbox; /* of an execution; "" = it is a sandbox */
+    const char *label;   /* what it ran; "" = nothing */
+    const char *cause;   /* of its end; "" = none */
+    uint64_t created_ms, duration_ms;
+    uint64_t exit_code; /* UINT64_MAX = none */
+    bool ok;
+    const uint8_t *trace_id; /* 16 bytes; to be written */
+    const void *trace;
+    size_t trace_len;
+};
+int store_trace_put(struct store *s, const struct store_span *span, uint64_t now_ms,
+                    struct err *err);
+/* A user's of one trace, in the order in which they went; fn returns false to stop. */
+int store_trace_spans(struct store *s, const char *user, const uint8_t trace_id[16],
+                      bool (*fn)(void *arg, const struct store_span *span), void *arg,
+                      struct err *err);
+/* Drops the oldest, at most `max`: what came before `before_ms`, and what is more than `keep`. ->
+ * their number, or -1. */
+int store_trace_drop(struct store *s, uint64_t before_ms, uint64_t keep, size_t max,
+                     struct err *err);
+
+/* What is kept as the trace of one of a user's runs, or of what is gone, goes to trace[size]: 1 =
+ * found; 0 = there is none of this id, or it is of another size. */
 int store_trace_of(struct store *s, const char *user, const char *id, void *trace, size_t size,
                    struct err *err);

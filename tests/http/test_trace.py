@@ -279,6 +279,85 @@ def gone(_):
         inner.close()
 
 
+def hidden(span):
+    """What a span says but for how long the sandbox lived, which is told when it is over."""
+    return {k: v for k, v in span.items() if k not in ("state", "duration_ms")}
+
+
+@test("executions of a sandbox that is gone stay in their traces, also after a restart, "
+      "and so does the sandbox", own=True, deadline=30)
+def deleted(_):
+    with Pair() as pair:
+        outer = "%032x" % secrets.randbits(127)
+        box = status(pair.client.post("/v1/sandboxes", {}), 201).json()
+        own, where = box["trace"]["id"], "/v1/sandboxes/%s/exec" % box["id"]
+        made = [status(pair.client.post(where, {"sh": "exit %d" % i}), 200).json() for i in range(5)]
+        apart = status(pair.client.post(where, {"sh": "true"}, headers={
+            "traceparent": "00-%s-%s-01" % (outer, SPAN)}), 200).json()
+        late = status(pair.client.post(where, {"sh": "sleep 30", "wait": False}), 202).json()
+        before = spans(pair.client, own)
+        check.equal(set(before), {one["id"] for one in made + [box, late]}, "what is there")
+        status(pair.client.delete("/v1/sandboxes/" + box["id"]), 204)
+
+        def same(what):
+            after = spans(pair.client, own)
+            check.equal(set(after), set(before), "what is there " + what)
+            for one in made:
+                check.equal(after[one["id"]], before[one["id"]], "an execution " + what)
+            check.equal(hidden(after[box["id"]]), hidden(before[box["id"]]), "the sandbox " + what)
+            check.equal(after[box["id"]]["state"], "gone", "its state " + what)
+            check.within(1, after[box["id"]]["duration_ms"], 20000, "its time " + what)
+            check.equal([after[late["id"]][key] for key in ("state", "cause", "ok")],
+                        ["done", "cancelled", False], "the one that ran " + what)
+            check.equal(spans(pair.client, outer)[apart["id"]]["sandbox"], box["id"], "the other trace " + what)
+            return after
+
+        seen = same("after its end")
+        for _ in range(2):
+            pair.client.close()
+            pair.kill9_server()
+            pair.start_server()
+            pair.wait_ready()
+            check.equal(same("after a restart"), seen, "the trace after a restart")
+        other = pair.user_client("looks-in")
+        check.error(other.get("/v1/traces/" + own), 404, "not_found")
+        # A token that is made in its name now hangs what it starts under it.
+        inner, _ = child(pair, pair.client, {"from_run": made[0]["id"]})
+        _, run = traced(inner, {}, sh="true")
+        check.equal(run["trace"]["parent"], made[0]["trace"]["span"], "parent")
+        for one in (other, inner):
+            one.close()
+
+
+@test("executions that their sandbox has forgotten stay in its trace, for as long as runs are kept",
+      own=True, deadline=60)
+def forgotten(_):
+    with Pair(server_args=["--keep-runs", "230"]) as pair:
+        box = status(pair.client.post("/v1/sandboxes", {}), 201).json()
+        where, made = "/v1/sandboxes/%s/exec" % box["id"], []
+        for _ in range(210):
+            made.append(status(pair.client.post(where, {"argv": ["true"]}), 200).json()["id"])
+        listed = pair.client.get(where + "/" + made[0])
+        check.equal(listed.status, 404, "the status of one that is forgotten")
+        own = box["trace"]["id"]
+        check.equal(set(spans(pair.client, own)), set(made) | {box["id"]}, "what is there")
+        status(pair.client.delete("/v1/sandboxes/" + box["id"]), 204)
+        check.equal(set(spans(pair.client, own)), set(made) | {box["id"]}, "what is there when it is gone")
+        # More than is kept: the oldest go.
+        box = status(pair.client.post("/v1/sandboxes", {}), 201).json()
+        more = [status(pair.client.post("/v1/sandboxes/%s/exec" % box["id"], {"argv": ["true"]}), 200).json()
+                for _ in range(50)]
+        status(pair.client.delete("/v1/sandboxes/" + box["id"]), 204)
+        pair.client.close()
+        pair.kill9_server()
+        pair.start_server()
+        pair.wait_ready()
+        check.eventually(lambda: len(spans(pair.client, own)) == 230 - 51, 20, "the oldest are gone")
+        left = spans(pair.client, own)
+        check.true(made[0] not in left and made[-1] in left, "the wrong ones went")
+        check.equal(len(spans(pair.client, box["trace"]["id"])), len(more) + 1, "the newest are there")
+
+
 @test("another's trace is 404, also when it is known", case=135)
 def not_mine(pair):
     own = "%032x" % secrets.randbits(127)

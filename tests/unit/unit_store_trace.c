@@ -1,0 +1,116 @@
+#include "store_trace.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "store_file.h"
+#include "unit.h"
+
+static char place[64];
+static int dir;
+static const uint8_t one[16] = {1}, other[16] = {2};
+
+static int setup(void **state) {
+    struct err err = {0};
+    struct store *s = NULL;
+    snprintf(place, sizeof(place), "/tmp/unit-store-trace-XXXXXX");
+    if (mkdtemp(place) == NULL)
+        return -1;
+    dir = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct store_options options = {.dir = dir};
+    unit_works(store_open(&options, &s, &err), err);
+    *state = s;
+    return 0;
+}
+
+static int teardown(void **state) {
+    store_close(*state);
+    store_file_empty(dir, NULL);
+    close(dir);
+    return rmdir(place);
+}
+
+static void put(struct store *s, const char *user, const char *id, const uint8_t *trace,
+                uint64_t now_ms) {
+    struct err err = {0};
+    struct store_span span = {.user = user,
+                              .id = id,
+                              .sandbox = "sb_1",
+                              .label = "true",
+                              .cause = "exit",
+                              .created_ms = 5,
+                              .duration_ms = 7,
+                              .exit_code = 3,
+                              .trace_id = trace,
+                              .trace = id,
+                              .trace_len = strlen(id)};
+    unit_works(store_trace_put(s, &span, now_ms, &err), err);
+}
+
+/* The ids that are there, with blanks between. */
+static bool gather(void *arg, const struct store_span *span) {
+    char *text = arg;
+    assert_string_equal(span->sandbox, "sb_1");
+    assert_string_equal(span->label, "true");
+    assert_string_equal(span->cause, "exit");
+    assert_int_equal(span->created_ms, 5);
+    assert_int_equal(span->duration_ms, 7);
+    assert_int_equal(span->exit_code, 3);
+    assert_false(span->ok);
+    assert_memory_equal(span->trace, span->id, span->trace_len);
+    strcat(text, span->id);
+    strcat(text, " ");
+    return strlen(text) < 24;
+}
+
+static void holds(struct store *s, const char *user, const uint8_t *trace, const char *wanted) {
+    struct err err = {0};
+    char text[80] = "";
+    unit_works(store_trace_spans(s, user, trace, gather, text, &err), err);
+    assert_string_equal(text, wanted);
+}
+
+static void test_a_trace_has_its_own_of_its_user(void **state) {
+    struct store *s = *state;
+    struct err err = {0};
+    char trace[4];
+    put(s, "ann", "ex_1", one, 100);
+    put(s, "ann", "ex_2", other, 100);
+    put(s, "bob", "ex_3", one, 100);
+    put(s, "ann", "ex_4", one, 100);
+    holds(s, "ann", one, "ex_1 ex_4 ");
+    holds(s, "bob", one, "ex_3 ");
+    holds(s, "bob", other, "");
+    assert_int_equal(store_trace_of(s, "ann", "ex_2", trace, sizeof(trace), &err), 1);
+    assert_memory_equal(trace, "ex_2", 4);
+    assert_int_equal(store_trace_of(s, "ann", "ex_2", trace, 3, &err), 0);
+    assert_int_equal(store_trace_of(s, "bob", "ex_2", trace, sizeof(trace), &err), 0);
+}
+
+static void test_the_oldest_go_by_age_and_by_count(void **state) {
+    static const char *const ids[] = {"ex_0", "ex_1", "ex_2", "ex_3", "ex_4", "ex_5"};
+    struct store *s = *state;
+    struct err err = {0};
+    assert_int_equal(store_trace_drop(s, 1000, 0, 10, &err), 0);
+    for (uint64_t i = 0; i < 6; i++)
+        put(s, "ann", ids[i], one, 100 + i);
+    assert_int_equal(store_trace_drop(s, 100, 6, 10, &err), 0);
+    assert_int_equal(store_trace_drop(s, 102, UINT64_MAX, 1, &err), 1);
+    assert_int_equal(store_trace_drop(s, 102, UINT64_MAX, 10, &err), 1);
+    holds(s, "ann", one, "ex_2 ex_3 ex_4 ex_5 ");
+    assert_int_equal(store_trace_drop(s, 0, 3, 10, &err), 1);
+    holds(s, "ann", one, "ex_3 ex_4 ex_5 ");
+    assert_int_equal(store_trace_drop(s, 0, 0, 10, &err), 3);
+    holds(s, "ann", one, "");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_a_trace_has_its_own_of_its_user, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_oldest_go_by_age_and_by_count, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
