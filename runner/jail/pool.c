@@ -2,12 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "clock.h"
-#include "pool_image.h"
+#include "pool_kind.h"
 #include "str.h"
 
 #define POOL_KINDS_MAX 64
@@ -15,22 +16,8 @@
 #define POOL_PATIENCE_NS (30 * CLOCK_NS_PER_MS) /* a refill waits at most this long */
 #define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)      /* after a jail could not be made */
 #define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)     /* until a kind is no longer kept warm */
-#define POOL_WARM_MAX 256
 #define POOL_BUILDS_MAX 3 /* at a time: more only take the processors from what runs */
 #define POOL_SPARE 16     /* slots of jails that are dying */
-
-struct pool_kind {
-    const struct policy *policy;
-    char image[WIRE_NAME_MAX];
-    struct rootfs root;
-    char ref[JAIL_IMAGE_MAX]; /* contained: how the engine names the image; else "" */
-    struct pool_image made_of;
-    bool keep; /* kept warm whether asked for or not */
-    uint64_t used_ns;
-    unsigned want;
-    unsigned count; /* building and ready, in jail[] */
-    struct jail *jail[POOL_WARM_MAX];
-};
 
 struct pool {
     struct pool_config cfg;
@@ -92,72 +79,6 @@ static int pool_slot(struct pool *p, unsigned *slot, struct err *err) {
     return err_set(err, ERR_LIMIT, EAGAIN, "every slot of this runner is taken");
 }
 
-/* Nobody gets those that wait; pool_gone() gives their slots back. */
-static void pool_discard(struct pool_kind *k) {
-    while (k->count > 0) {
-        jail_kill(k->jail[--k->count]);
-    }
-}
-
-/* Contained: what the engine has under the image's name may change as well. */
-static int pool_reference(struct pool *p, struct pool_kind *k, struct err *err) {
-    char ref[JAIL_IMAGE_MAX];
-    uint8_t sha256[32] = {0};
-    const struct jail_maker *maker = p->cfg.host->maker;
-    if (maker->image(maker->arg, k->image, ref, sha256, err) != 0) {
-        return -1;
-    }
-    if (strcmp(ref, k->ref) != 0) {
-        pool_discard(k);
-        (void)str_copy(k->ref, sizeof k->ref, ref);
-        memcpy(k->made_of.sha256, sha256, sizeof k->made_of.sha256);
-    }
-    return 0;
-}
-
-/* A template follows its image, and with it go the warm jails that were made of the one before. */
-static int pool_template(struct pool *p, struct pool_kind *k, struct err *err) {
-    int images = p->cfg.images_dirfd;
-    struct pool_image now;
-    if (p->cfg.host->maker->contained) {
-        return pool_reference(p, k, err);
-    }
-    if (pool_image_look(images, k->image, &now, err) != 0) {
-        return -1;
-    }
-    if (k->root.mnt_ns >= 0 && pool_image_same(&k->made_of, &now)) {
-        return 0;
-    }
-    struct rootfs fresh = {.mnt_ns = -1};
-    const struct rootfs_config cfg = {.image = k->image,
-                                      .images_dirfd = images,
-                                      .writable = k->policy->writable,
-                                      .rootless = p->cfg.host->rootless};
-    if (pool_image_pin(images, k->image, &now, err) != 0 || rootfs_build(&cfg, &fresh, err) != 0) {
-        return -1;
-    }
-    pool_discard(k);
-    rootfs_done(&k->root);
-    k->root = fresh;
-    k->made_of = now;
-    return pool_image_still(images, k->image, &now, err);
-}
-
-/* The policy's list once more, with the digest of what is there; and what is there must be what the
- * server saw when it took the request. */
-static int pool_check_image(const struct pool_kind *k, const struct pool_wish *wish,
-                            struct err *err) {
-    if (policy_check_image(k->policy, k->image, k->made_of.sha256, err) != 0) {
-        return -1;
-    }
-    if (memcmp(wish->image_sha256, k->made_of.sha256, sizeof k->made_of.sha256) != 0) {
-        return err_set(err, ERR_INVALID, ESTALE,
-                       "image %s is not the one that was asked for: it has been replaced",
-                       k->image);
-    }
-    return 0;
-}
-
 static void pool_room(struct pool *p) {
     if (p->cfg.room != NULL) {
         p->cfg.room(p->cfg.arg);
@@ -172,13 +93,13 @@ void pool_settled(struct pool *p, struct jail *jail) {
     }
 }
 
-/* Nobody gets it any more. -> the kind in whose list it was; NULL = in none. */
-static struct pool_kind *pool_drop(struct pool *p, const struct jail *jail) {
+/* -> the kind in whose list it is, *at there; NULL = in none. */
+static struct pool_kind *pool_find(struct pool *p, const struct jail *jail, unsigned *at) {
     for (unsigned i = 0; i < p->kinds; i++) {
         struct pool_kind *k = &p->kind[i];
         for (unsigned n = 0; n < k->count; n++) {
             if (k->jail[n] == jail) {
-                k->jail[n] = k->jail[--k->count];
+                *at = n;
                 return k;
             }
         }
@@ -186,10 +107,21 @@ static struct pool_kind *pool_drop(struct pool *p, const struct jail *jail) {
     return NULL;
 }
 
+/* Nobody gets it any more. -> the kind in whose list it was; NULL = in none. */
+static struct pool_kind *pool_drop(struct pool *p, const struct jail *jail) {
+    unsigned at = 0;
+    struct pool_kind *k = pool_find(p, jail, &at);
+    if (k != NULL) {
+        k->jail[at] = k->jail[--k->count];
+    }
+    return k;
+}
+
 static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *err) {
     bool contained = p->cfg.host->maker->contained;
     unsigned slot = 0;
-    if (pool_template(p, k, err) != 0 || pool_slot(p, &slot, err) != 0) {
+    if (pool_kind_template(k, p->cfg.host, p->cfg.images_dirfd, err) != 0 ||
+        pool_slot(p, &slot, err) != 0) {
         return NULL;
     }
     const struct jail_plan plan = {
@@ -219,7 +151,7 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *e
 }
 
 static void pool_forget(struct pool *p, struct pool_kind *k) {
-    pool_discard(k);
+    pool_kind_discard(k);
     rootfs_done(&k->root);
     *k = p->kind[--p->kinds];
     p->kind[p->kinds].count = 0;
@@ -263,17 +195,65 @@ static void pool_later(struct pool *p, uint64_t due_ns) {
 }
 
 /* Which kind lacks a warm jail? One that has none at all comes first. Only while none is being
- * made. */
-static struct pool_kind *pool_needy(struct pool *p, bool *empty) {
+ * made. Those that pause are looked at again when they have. */
+static struct pool_kind *pool_needy(struct pool *p, uint64_t now, bool *empty) {
     struct pool_kind *found = NULL;
     for (unsigned i = 0; i < p->kinds && p->cfg.host->building == 0; i++) {
         struct pool_kind *k = &p->kind[i];
-        if (k->count < k->want && (found == NULL || k->count == 0)) {
+        if (k->count >= k->want) {
+            continue;
+        }
+        if (now < k->backoff.until_ns) {
+            pool_later(p, k->backoff.until_ns);
+        } else if (found == NULL || k->count == 0) {
             found = k;
         }
     }
     *empty = found != NULL && found->count == 0;
     return found;
+}
+
+/* Is the kind that is kept warm lost again and again? */
+static bool pool_loses(const struct pool *p) {
+    for (unsigned i = 0; i < p->kinds; i++) {
+        if (p->kind[i].keep && pool_backoff_sick(&p->kind[i].backoff)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A warm jail was lost. A kind that is not kept is no longer made warm when none stays alive; of
+ * the one that is, people are told. */
+static void pool_lost(struct pool *p, struct pool_kind *k, const char *why) {
+    char text[WIRE_TEXT_MAX];
+    uint64_t now = clock_mono_ns();
+    pool_backoff_lost(&k->backoff, now);
+    if (!pool_backoff_sick(&k->backoff)) {
+        return;
+    }
+    if (!k->keep) {
+        k->want = 0;
+        return;
+    }
+    (void)snprintf(text, sizeof text,
+                   "jails that are kept warm are lost as soon as they are made, %u in a row: %s; "
+                   "the next is made in %u ms",
+                   k->backoff.lost, why, (unsigned)((k->backoff.until_ns - now) / CLOCK_NS_PER_MS));
+    pool_sick(p, text);
+}
+
+static void pool_recover(struct pool *p, uint64_t now) {
+    for (unsigned i = 0; i < p->kinds; i++) {
+        struct pool_backoff *b = &p->kind[i].backoff;
+        bool sick = pool_backoff_sick(b);
+        if (pool_backoff_well(b, now) && sick && p->kind[i].keep) {
+            p->health[0] = '\0';
+            pool_changed(p);
+        } else if (b->steady_ns != 0) {
+            pool_later(p, b->steady_ns);
+        }
+    }
 }
 
 static void pool_expire(struct pool *p, uint64_t now) {
@@ -291,7 +271,8 @@ static void pool_tick(void *arg) {
     bool empty = false;
     uint64_t now = clock_mono_ns();
     pool_expire(p, now);
-    struct pool_kind *k = pool_needy(p, &empty);
+    pool_recover(p, now);
+    struct pool_kind *k = pool_needy(p, now, &empty);
     if (k == NULL) {
         p->waiting_since_ns = 0;
         if (p->kinds > 1) {
@@ -315,6 +296,7 @@ static void pool_tick(void *arg) {
     }
     if (jail == NULL) {
         if (err.kind != ERR_LIMIT) {
+            k->backoff.until_ns = now + POOL_RETRY_NS;
             pool_sick(p, err.text);
         }
         pool_later(p, now + (err.kind == ERR_LIMIT ? POOL_PATIENCE_NS : POOL_RETRY_NS));
@@ -325,14 +307,23 @@ static void pool_tick(void *arg) {
 
 static void pool_ready(void *arg, struct jail *jail) {
     struct pool *p = arg;
+    unsigned at = 0;
+    struct pool_kind *k = pool_find(p, jail, &at);
     pool_settled(p, jail);
     if (!jail_is_ready(jail)) {
         /* Its first child died while it waited, and only with that one can it be given the limits
          * of a run: nobody gets it. */
         (void)pool_drop(p, jail);
         jail_kill(jail);
+        if (k != NULL) {
+            pool_lost(p, k, "their first process dies");
+        }
+    } else if (k != NULL) {
+        pool_backoff_ready(&k->backoff, clock_mono_ns());
     }
-    p->health[0] = '\0';
+    if (!pool_loses(p)) {
+        p->health[0] = '\0';
+    }
     p->waiting_since_ns = 0;
     pool_changed(p);
     pool_later(p, clock_mono_ns());
@@ -343,19 +334,30 @@ static void pool_failed(void *arg, struct jail *jail, const char *stage, int cod
     struct pool *p = arg;
     struct err err;
     struct pool_kind *k = pool_drop(p, jail);
+    bool making = jail->fresh;
+    uint64_t retry_ns = clock_mono_ns() + POOL_RETRY_NS;
     (void)err_set(&err, ERR_SYSTEM, code, "%s (step %s: %s)", text, stage, strerror(code));
     if (k != NULL && !k->keep && strcmp(stage, JAIL_STAGE_IMAGE) == 0) {
         k->want = 0; /* it is the image's fault: whoever asks for it is told */
-    } else {
+    } else if (k == NULL || making) {
         pool_sick(p, err.text);
     }
+    if (k != NULL) {
+        pool_lost(p, k, err.text);
+    }
+    if (k != NULL && making && k->backoff.until_ns < retry_ns) {
+        k->backoff.until_ns = retry_ns;
+    }
     pool_settled(p, jail);
-    pool_later(p, clock_mono_ns() + POOL_RETRY_NS);
+    pool_later(p, retry_ns);
 }
 
 static void pool_gone(void *arg, struct jail *jail) {
     struct pool *p = arg;
-    (void)pool_drop(p, jail);
+    struct pool_kind *k = p->stopped ? NULL : pool_drop(p, jail);
+    if (k != NULL) {
+        pool_lost(p, k, "their process 1 dies");
+    }
     pool_settled(p, jail);
     p->taken[jail->slot] = false;
     jail_free(jail);
@@ -370,8 +372,8 @@ struct pool *pool_new(const struct pool_config *cfg, struct err *err) {
         return NULL;
     }
     p->cfg = *cfg;
-    if (p->cfg.warm > POOL_WARM_MAX) {
-        p->cfg.warm = POOL_WARM_MAX;
+    if (p->cfg.warm > POOL_KIND_WARM_MAX) {
+        p->cfg.warm = POOL_KIND_WARM_MAX;
     }
     p->slots = cfg->slots + cfg->sandboxes + p->cfg.warm * 4 + POOL_SPARE;
     p->slots = p->slots > POOL_SLOTS_MAX ? POOL_SLOTS_MAX : p->slots;
@@ -386,7 +388,7 @@ struct pool *pool_new(const struct pool_config *cfg, struct err *err) {
         return p;
     }
     struct pool_kind *k = policy ? pool_kind_get(p, policy, ROOTFS_IMAGE_HOST, err) : NULL;
-    if (k == NULL || pool_template(p, k, err) != 0) {
+    if (k == NULL || pool_kind_template(k, p->cfg.host, p->cfg.images_dirfd, err) != 0) {
         pool_free(p);
         return NULL;
     }
@@ -403,7 +405,7 @@ void pool_stop(struct pool *p) {
     p->stopped = true;
     loop_timer_stop(p->cfg.host->loop, &p->timer);
     for (unsigned i = 0; i < p->kinds; i++) {
-        pool_discard(&p->kind[i]);
+        pool_kind_discard(&p->kind[i]);
     }
 }
 
@@ -422,7 +424,7 @@ void pool_free(struct pool *p) {
     }
     loop_timer_stop(p->cfg.host->loop, &p->timer);
     for (unsigned i = 0; i < p->kinds; i++) {
-        pool_discard(&p->kind[i]);
+        pool_kind_discard(&p->kind[i]);
         rootfs_done(&p->kind[i].root);
     }
     free(p->taken);
@@ -480,13 +482,13 @@ int pool_take(struct pool *p, const struct pool_wish *wish, const struct jail_ev
     uint64_t now = clock_mono_ns();
     k->used_ns = now;
     bool host = strcmp(wish->image, ROOTFS_IMAGE_HOST) == 0 && !p->cfg.host->maker->contained;
-    if (!host && pool_template(p, k, err) != 0) {
+    if (!host && pool_kind_template(k, p->cfg.host, p->cfg.images_dirfd, err) != 0) {
         if (!k->keep) {
             pool_forget(p, k);
         }
         return -1;
     }
-    if (pool_check_image(k, wish, err) != 0) {
+    if (pool_kind_check_image(k, wish->image_sha256, err) != 0) {
         return -1;
     }
     struct jail *got = pool_pick(p, k);

@@ -5,8 +5,8 @@
  * of policy and image. The default policy with image "host" is kept warm from the start, any other
  * kind from its first use until it has not been asked for in a while. Refilling waits until no
  * command is running, or for a short time at most, so that making the next jail does not slow down
- * the command that took the last one; only an empty pool is
- * refilled at once. */
+ * the command that took the last one; only an empty pool is refilled at once, and one whose jails
+ * die as they wait after growing pauses (pool_backoff.h). */
 #pragma once
 
 #include <stdint.h>

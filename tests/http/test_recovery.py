@@ -544,3 +544,43 @@ def _(_):
             check.true(answer.headers.get("retry-after"), "no Retry-After")
         pair.wait_ready(10)
         check.ok(pair.client.run(argv=["true"]))
+
+
+def made(pair):
+    lines = pair.client.get("/metrics").body.decode().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("pinfold_jails_made_total "))
+
+
+@test(
+    "warm jails that die as soon as they are made are replaced after pauses, and readyz says why",
+    case=154,
+    own=True,
+    deadline=40,
+)
+def _(_):
+    with harness.Pair(slots=2, warm=1) as pair:
+        check.eventually(lambda: pair.jailed(), 5, "a warm jail")
+        before, killed, why = made(pair), 0, None
+        watch = Stopwatch()
+        while watch.seconds() < 1.5 or not why:
+            check.true(watch.seconds() < 10, "readyz says nothing after %d kills", killed)
+            for pid, _ in pair.jailed():
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+                except ProcessLookupError:
+                    pass
+            answer = pair.client.get("/readyz")
+            if answer.status == 503:
+                why = answer.body.decode()
+        check.holds(why, "in a row", "readyz")
+        check.true(killed >= 4, "%d kills only", killed)
+        # The pauses double from 0.1 s on: at once, 0.1, 0.3, 0.7, 1.5, 3.1 …
+        check.true(made(pair) - before <= 5 + 2 * watch.seconds(), "%d jails were made in %.1f s",
+                   made(pair) - before, watch.seconds())
+        watch = Stopwatch()
+        check.ok(pair.client.run(argv=["true"]))
+        watch.below(1, "a run, which waits for no pause")
+        check.eventually(lambda: pair.probe("/readyz") == 200, 15, "ready again")
+        check.ok(pair.client.run(argv=["true"]))
+        pair.check_clean(3, NEW_SERVER)
