@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Attempts to get out of a jail, and proof that none did: prints TAP and a table by class.
 
-    run.py [--backend NAME] [--engine NAME] [--policy NAME] [--class TEXT] [--only PATTERN] [--list] [--quick]
+    run.py [--backend NAME] [--engine NAME] [--policy NAME] [--class TEXT] [--only PATTERN]
+           [--share K/N] [--list] [--quick]
 
 Each attempt is a run of its own in a fresh jail. It passes when it was made (it says so before the
 call, with a number that only this run knows) and was refused, and when what it could have reached is
@@ -13,6 +14,7 @@ neighbour in a sandbox.
 --policy    default, ci, judge, or all (default: all)
 --class     classes whose name contains this
 --only      a regular expression that is searched in "class: name"
+--share     every Nth of what is chosen, from the Kth on: the N shares together are all
 --quick     without those that tests/http makes as well; those from outside under one policy only
 
 Attempts in C are in build/tests/escape; nothing else is needed where this runs but python3."""
@@ -41,6 +43,7 @@ import engine
 import escape
 import harness
 import scripts
+import share
 from ground import Ground
 
 POLICIES = ("default", "ci", "judge")
@@ -361,7 +364,7 @@ def choose(arguments):
         attempts = [one for one in attempts if arguments.kind in one.kind]
     if arguments.only:
         attempts = [one for one in attempts if re.search(arguments.only, one.title(), re.I)]
-    return limits, sorted(attempts, key=lambda one: one.kind)
+    return limits, share.of(sorted(attempts, key=lambda one: one.kind), arguments.share)
 
 
 def names(text, known):
@@ -379,6 +382,7 @@ def main():
     parser.add_argument("--policy", default="all")
     parser.add_argument("--class", dest="kind")
     parser.add_argument("--only", metavar="PATTERN")
+    parser.add_argument("--share", metavar="K/N", type=share.parse, default=(1, 1))
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--quick", action="store_true", help="without those that tests/http makes as well")
     arguments = parser.parse_args()
@@ -387,7 +391,8 @@ def main():
     engine.kind = arguments.engine
     limits, attempts = choose(arguments)
     if arguments.list:
-        print("\n".join(one.title() for one in attempts))
+        rows = [(backend, policy) for backend in backends for policy in arguments.policy]
+        print("\n".join(one.title() for one in attempts if any(applies(one, *row, arguments) for row in rows)))
         return 0
     if os.geteuid() != 0:
         print("Bail out! the runner needs root")

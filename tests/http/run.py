@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 """Runs the HTTP tests against real servers and prints TAP.
 
-    run.py [--only PATTERN] [--part PART] [--quick] [--sanitized] [--backend docker]
-           [--engine podman] [--list]
+    run.py [--only PATTERN] [--leave PATTERN] [--share K/N] [--part PART] [--quick] [--sanitized]
+           [--backend docker] [--engine podman] [--list]
 
 --only takes a regular expression that is searched in "module: name"; it may be given several
-times. All tests share one server and runner, on a free loopback port and a temporary state
+times. --leave names those that are not run, each as skipped. --share takes every Nth of what is
+chosen, from the Kth on: the N shares together are all. All tests share one server and runner, on a free loopback port and a temporary state
 directory, except those that bring their own. --part takes a part of them, so that two can run at
 once: shared, own (pairs of their own), docker (which start an engine) or alone (what needs the machine for itself). --sanitized takes the server that was built with
 sanitizers and the tests that send it what is hostile. --backend docker runs those of the shared pair on containers of a Docker engine of its
@@ -31,10 +32,14 @@ import check
 import differs
 import engine
 import harness
+import share
 import suite
 
 
 DOCKER_PATIENCE = 3
+# How much longer a test may take than on a usual machine: for an emulated one. What a test measures
+# stays as it is.
+PATIENCE = float(os.environ.get("PINFOLD_TEST_PATIENCE", "1"))
 DOCKER_START = 180  # all limits are proved in containers, one after the other
 
 
@@ -92,7 +97,8 @@ def chosen(arguments):
     smoke = [one for one in tests if one.module == "smoke"]
     rest = [one for one in tests if one.module != "smoke"]
     # Quick ones first; sorting is stable, so modules stay together.
-    return smoke + sorted(rest, key=lambda one: (one.slow, one.own))
+    tests = smoke + sorted(rest, key=lambda one: (one.slow, one.own))
+    return share.of(tests, arguments.share)
 
 
 def alarm(_number, _frame):
@@ -100,8 +106,9 @@ def alarm(_number, _frame):
 
 
 class Runner:
-    def __init__(self, docker=False):
+    def __init__(self, docker=False, left=()):
         self.pair = None
+        self.left = left
         self.number = self.passed = self.failed = self.skipped = 0
         self.trouble = 0
         self.docker = docker
@@ -144,12 +151,14 @@ class Runner:
         start = time.monotonic()
         reason = trace = None
         # An engine takes its time to make a container, and again to remove it.
-        deadline = test.deadline * (DOCKER_PATIENCE if self.docker else 1)
+        deadline = test.deadline * (DOCKER_PATIENCE if self.docker else 1) * PATIENCE
         try:
             pair = None
             if self.docker and differs.why(test.title()):
                 raise suite.Skip(differs.why(test.title()))
-            signal.setitimer(signal.ITIMER_REAL, deadline + (DOCKER_START if self.docker else 20))
+            if any(re.search(pattern, test.title()) for pattern in self.left):
+                raise suite.Skip("left out here")
+            signal.setitimer(signal.ITIMER_REAL, deadline + (DOCKER_START if self.docker else 20) * PATIENCE)
             if not test.own and (test.function is not runner_end or self.pair is not None):
                 pair = self.shared()
             signal.setitimer(signal.ITIMER_REAL, deadline)
@@ -232,6 +241,8 @@ def runner_end(pair):
 def main():
     parser = argparse.ArgumentParser(description="HTTP tests of Pinfold, TAP on stdout")
     parser.add_argument("--only", action="append", metavar="PATTERN")
+    parser.add_argument("--leave", action="append", metavar="PATTERN", default=[])
+    parser.add_argument("--share", metavar="K/N", type=share.parse, default=(1, 1))
     parser.add_argument("--part", choices=("shared", "own", "docker", "alone"))
     parser.add_argument("--quick", action="store_true", help="leave the slow ones out")
     parser.add_argument("--sanitized", action="store_true")
@@ -265,7 +276,7 @@ def main():
         )
     )
     print("1..%d" % len(tests), flush=True)
-    runner = Runner(arguments.backend == "docker")
+    runner = Runner(arguments.backend == "docker", arguments.leave)
     canary.set_up()
     try:
         for one in tests:
