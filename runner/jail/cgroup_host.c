@@ -169,6 +169,22 @@ static int cgroup_step_aside(const char *dir, struct err *err) {
     return fd_write_kernel(AT_FDCWD, leaf, self, (size_t)n, err);
 }
 
+/* The root of the tree may have processes and children with controllers; the root of a cgroup
+ * namespace (a container's) looks like it and may not. */
+static int cgroup_v2_root(const char *point, struct err *err) {
+    struct err why;
+    if (cgroup_enable_at(point, CGROUP_JAIL_ROLES, &why) == 0 ||
+        (why.code == EBUSY && cgroup_step_aside(point, &why) == 0 &&
+         cgroup_enable_at(point, CGROUP_JAIL_ROLES, &why) == 0)) {
+        return 0;
+    }
+    return err_set(
+        err, ERR_STATE, why.code,
+        "the cgroup %s cannot hand on its controllers (%.120s); start the runner in a "
+        "group of its own, as with: systemd-run --scope -p Delegate=yes pinfold-runner …",
+        point, why.text);
+}
+
 /* v2: controllers reach a group only if no ancestor that hands them on has processes of its own.
  * The runner therefore steps into a leaf of its group; if others still live in that group (a login
  * session, say), the base goes to the root of the tree, which is exempt from that rule. Sets *below
@@ -184,7 +200,7 @@ static int cgroup_v2_below(const char *point, char *below, size_t size, struct e
         }
         (void)str_copy(below, size, "/");
     }
-    return cgroup_enable_at(point, CGROUP_JAIL_ROLES, err);
+    return cgroup_v2_root(point, err);
 }
 
 /* Which of the CGROUP_JAIL_ROLES a group of a cgroup2 tree can hand on. */
@@ -392,6 +408,20 @@ static int cgroup_swap(struct cgroup_host *host, struct err *err) {
     return 0;
 }
 
+/* Without it neither the peak nor whose limit killed a process would be known. */
+static int cgroup_peak(const struct cgroup_host *host, struct err *err) {
+    for (size_t i = 0; i < host->count; i++) {
+        const struct cgroup_tree *t = &host->tree[i];
+        if (t->v2 && (t->roles & CGROUP_MEMORY) &&
+            faccessat(t->base_fd, "memory.peak", F_OK, 0) != 0) {
+            return err_set(err, ERR_STATE, errno,
+                           "the kernel has no memory.peak; with cgroup v2, Linux 5.19 or newer is "
+                           "needed");
+        }
+    }
+    return 0;
+}
+
 static int cgroup_complete(const struct cgroup_host *host, struct err *err) {
     uint32_t have = cgroup_have(host) | host->lacks;
     for (size_t i = 0; i < sizeof cgroup_controllers / sizeof cgroup_controllers[0]; i++) {
@@ -444,7 +474,8 @@ static int cgroup_host_find(struct cgroup_host *host, const char *name, const ch
     }
     buf_done(&own);
     host->lacks = may_lack & ~cgroup_have(host);
-    if (rc != 0 || cgroup_complete(host, err) != 0 || cgroup_swap(host, err) != 0) {
+    if (rc != 0 || cgroup_complete(host, err) != 0 || cgroup_peak(host, err) != 0 ||
+        cgroup_swap(host, err) != 0) {
         cgroup_host_done(host);
         return -1;
     }
