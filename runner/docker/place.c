@@ -34,6 +34,7 @@
 #include "wire.h"
 
 #define PLACE_TMPFS_MAGIC 0x01021994
+#define PLACE_PROC_MAGIC 0x9fa0
 #define PLACE_DEVPTS_MAGIC 0x1cd1
 #define PLACE_MOUNTS_MAX (1u << 20)
 #define PLACE_ROUNDS_MAX 256
@@ -173,6 +174,49 @@ static int place_strangers(struct place *p, struct err *err) {
     return err_set(err, ERR_LIMIT, EBUSY, "the container has too many mounts");
 }
 
+static int place_cover(struct place *p, int target, mode_t mode, struct err *err) {
+    static const struct mnt_option options[] = {
+        {"size", "4k"}, {"nr_inodes", "2"}, {"mode", "0555"}, {NULL, NULL}};
+    struct mnt_fs empty = {-1, -1};
+    if (!S_ISDIR(mode)) {
+        fd_cleanup int null =
+            mnt_clone(p->root, "dev/null", false,
+                      MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC, err);
+        return null < 0 ? -1 : mnt_attach(null, target, err);
+    }
+    if (mnt_fs_new("tmpfs", options,
+                   MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC,
+                   &empty, err) != 0) {
+        return -1;
+    }
+    int rc = mnt_attach(empty.mount, target, err);
+    mnt_fs_done(&empty);
+    return rc;
+}
+
+/* What the engine did not cover, though it was asked to: Podman has a list of its own, and only
+ * makes the rest of it read-only. */
+static int place_masked(struct place *p, struct err *err) {
+    const struct open_how how = {.flags = O_PATH | O_CLOEXEC | O_NOFOLLOW,
+                                 .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS};
+    for (size_t i = 0; i < RECIPE_MASKED_MAX; i++) {
+        struct statfs fs;
+        struct stat st;
+        fd_cleanup int target =
+            (int)syscall(SYS_openat2, p->root, recipe_masked[i] + 1, &how, sizeof how);
+        if (target < 0 && errno == ENOENT) {
+            continue; /* this kernel has none, or /sys is gone */
+        }
+        if (target < 0 || fstatfs(target, &fs) != 0 || fstat(target, &st) != 0) {
+            return err_sys(err, "looking at %s", recipe_masked[i]);
+        }
+        if (fs.f_type == PLACE_PROC_MAGIC && place_cover(p, target, st.st_mode, err) != 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
 /* hidepid: the processes of the runner's side, into which nobody may look, are not even listed.
  * Read-only: nothing there is to be written, not even an own oom_score_adj. The engine's mounts
  * over it stay. */
@@ -308,11 +352,12 @@ static const struct place_step {
     const char *name;
     int (*run)(struct place *p, struct err *err);
 } place_steps[] = {
-    {"ids", place_ids},           {"enter", place_enter},
-    {"root", place_readonly},     {"strangers", place_strangers},
-    {"etc", place_etc},           {"terminals", place_terminals},
-    {"proc", place_proc},         {"base", place_base},
-    {"writable", place_writable}, {"dev", place_dev},
+    {"ids", place_ids},       {"enter", place_enter},
+    {"root", place_readonly}, {"strangers", place_strangers},
+    {"etc", place_etc},       {"terminals", place_terminals},
+    {"masked", place_masked}, {"proc", place_proc},
+    {"base", place_base},     {"writable", place_writable},
+    {"dev", place_dev},
 };
 
 static void __attribute__((noreturn)) place_child(struct place *p, int sock) {

@@ -16,7 +16,7 @@
 #define RECIPE_NPROC 32768u /* what Podman has itself, and no more */
 
 /* The engine's own list, and what setup_masks and setup_covered in init/setup.c add to it. */
-static const char *const recipe_masked[] = {
+const char *const recipe_masked[RECIPE_MASKED_MAX] = {
     "/proc/acpi",
     "/proc/asound",
     "/proc/bus",
@@ -123,8 +123,7 @@ static json_t *recipe_host(const struct recipe *r) {
         "none", "IpcMode", "none", "CgroupnsMode", "private", "PidMode", "", "ReadonlyRootfs", 1,
         "Privileged", 0, "AutoRemove", 0, "Init", 0, "CapDrop", "ALL", "SecurityOpt",
         recipe_security(r), "LogConfig", "Type", "none", "MaskedPaths",
-        recipe_strings(recipe_masked, sizeof recipe_masked / sizeof recipe_masked[0]),
-        "ReadonlyPaths",
+        recipe_strings(recipe_masked, RECIPE_MASKED_MAX), "ReadonlyPaths",
         recipe_strings(recipe_readonly, sizeof recipe_readonly / sizeof recipe_readonly[0]));
     if (host != NULL && recipe_limits(r, host) == 0) {
         return host;

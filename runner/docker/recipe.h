@@ -30,6 +30,11 @@ struct recipe {
     bool podman;
 };
 
+/* Paths of which nobody is to see what is there. The engine is asked to cover them; some cover
+ * those of a list of their own instead. */
+#define RECIPE_MASKED_MAX 21
+extern const char *const recipe_masked[RECIPE_MASKED_MAX];
+
 /* The body of POST /containers/create. */
 int recipe_container(const struct recipe *r, struct buf *out, struct err *err);
 

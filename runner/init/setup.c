@@ -384,7 +384,9 @@ bool setup_apart(void) {
         return false;
     }
     (void)unshare(CLONE_NEWTIME); /* the kernel may have none */
-    return true;
+    /* Where the container's groups are the root: some engines leave it that of the host, whose
+     * names are in /proc/self/cgroup then. */
+    return unshare(CLONE_NEWCGROUP) == 0;
 }
 
 /* In the user namespace of its own, whose ids are there by now. */
