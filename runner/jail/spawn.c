@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -164,6 +165,22 @@ static int spawn_owner(uint32_t uid, struct err *err) {
     return 0;
 }
 
+const char *spawn_remedy(int code) {
+    switch (code) {
+    case EPERM:
+    case EACCES:
+    case ENOSYS: /* what some filters answer instead */
+        return "; the runner must be root with CAP_SYS_ADMIN, and no seccomp filter or AppArmor "
+               "profile may keep it from making namespaces and mounts (in a container: --cap-add "
+               "SYS_ADMIN, --security-opt seccomp=unconfined and apparmor=unconfined)";
+    case ENOSPC:
+    case EUSERS:
+        return "; raise user.max_user_namespaces and the like of it for other namespaces";
+    default:
+        return "";
+    }
+}
+
 static pid_t spawn_clone_as(struct spawn *s, const struct spawn_config *cfg, int *pidfd,
                             struct err *err) {
     const int flags = CLONE_VM | CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
@@ -173,7 +190,9 @@ static pid_t spawn_clone_as(struct spawn *s, const struct spawn_config *cfg, int
     if (!own || spawn_owner(cfg->id_base, err) == 0) {
         pid = clone(spawn_child, s->stack + sizeof s->stack, flags, s, pidfd);
         if (pid < 0) {
-            (void)err_sys(err, "making the jail's namespaces (clone)");
+            int code = errno;
+            (void)err_set(err, ERR_SYSTEM, code, "making the jail's namespaces (clone): %s%s",
+                          strerror(code), spawn_remedy(code));
         }
         if (own && spawn_owner(0, NULL) != 0) {
             abort(); /* as another user nothing here may go on */

@@ -53,5 +53,9 @@ int spawn_init(struct spawn *s, const struct spawn_config *cfg, pid_t *pid, int 
 /* After the child died early: which step, "" when it got as far as exec. */
 const char *spawn_failed_step(const struct spawn *s);
 
+/* What to do when namespaces or mounts are refused with this errno, to be appended to a sentence;
+ * "" when nobody can tell. */
+const char *spawn_remedy(int code);
+
 /* Reads the program `path` into a sealed memfd that is executable. -1 on error. */
 int spawn_load(const char *path, struct err *err);

@@ -65,7 +65,9 @@ int start_init_program(const char *path, struct err *err) {
 
 int start_namespace(struct err *err) {
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
-        return err_sys(err, "making a private mount namespace");
+        int code = errno;
+        return err_set(err, ERR_SYSTEM, code, "making a private mount namespace: %s%s",
+                       strerror(code), spawn_remedy(code));
     }
     int fd = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     return fd < 0 ? err_sys(err, "opening the own mount namespace") : fd;
