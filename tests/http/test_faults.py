@@ -13,6 +13,7 @@ import tempfile
 import check
 import clean
 import harness
+from box import Box
 from check import Stopwatch
 from client import Client, parallel
 from suite import Skip, add, test
@@ -502,3 +503,46 @@ def _(pair):
     script = PROOF % {"filters": 1, "canary": pair.work, "node": os.uname().nodename}
     answer = check.ok(pair.client.run(argv=["/usr/bin/python3", "-c", script]))
     check.equal(json.loads(check.text(answer)), [], "layers that are missing inside")
+
+
+UNMOUNT = "import ctypes, sys; sys.exit(ctypes.CDLL(None).umount2(b'/workspace', 2))"
+
+
+@test("something outside breaks underneath: empty cgroups are removed, a workspace is unmounted; limits "
+      "hold, calls end in time, others go on", case="D9", own=True, deadline=40)
+def _(_):
+    with harness.Pair(slots=4, warm=2) as pair:
+        pair.rest()
+        box, other = Box.make(pair.client), Box.make(pair.client)
+        ex, beside = box.start(sh="echo up; sleep 60"), other.start(sh="sleep 2; echo untouched")
+        box.wait_output(ex, b"up")
+        bases = set(pair.guard.dirs.values())
+        for _ in range(3):
+            for path in [one for base in bases for one in reversed(clean.tree(base))]:
+                try:
+                    os.rmdir(path)
+                except OSError:
+                    pass
+            answer = pair.client.run(argv=["python3", "-c", "x = bytearray(200 << 20)"],
+                                     limits={"mem_bytes": 32 << 20})
+            check.ended(answer, "memory")
+            check.ok(pair.client.run(argv=["true"]))
+        inside = check.eventually(
+            lambda: [pid for pid, _ in pair.jailed()
+                     if clean.read("/proc/%d/cmdline" % pid) == b"sleep\x0060\x00"], 5, "it sleeps")
+        subprocess.run(["nsenter", "-t", str(inside[0]), "-m", "-r", "-w", "/usr/bin/python3", "-S",
+                        "-c", UNMOUNT], check=True)
+        watch = Stopwatch()
+        seen = box.run(sh="echo more >/workspace/f; echo more >/workspace/home/f; "
+                          "head -c 900M /dev/zero >/tmp/f; echo $?",
+                       limits={"wall_ms": 20000, "mem_bytes": 64 << 20})
+        check.true(seen["steps"][0]["end"]["cause"] == "memory" or check.text(seen) == "1\n",
+                   "what came of 900 MB: %r", seen)
+        check.error(box.write("/workspace/f", b"x"), (403, 404, 409, 500, 507))
+        watch.below(15, "all that")
+        check.equal(check.text(check.ok(other.wait_done(beside, 5))), "untouched\n", "the other")
+        check.equal(pair.probe("/readyz"), 200, "/readyz")
+        for one in (box, other):
+            one.delete()
+        check.ok(pair.client.run(argv=["true"]))
+        pair.check_clean(3, ("descriptors of the server",))
