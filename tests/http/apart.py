@@ -33,6 +33,10 @@ class Apart:
         finally:
             os._exit(0)
 
+    def over(self):
+        """Has it returned?"""
+        return bool(select.select([self.result], [], [], 0)[0])
+
     def end(self):
         try:
             os.write(self.stop, b"x")

@@ -262,7 +262,8 @@ def _(_):
 
         answers = parallel(6, one, 30)
         causes = [answer["steps"][0]["end"]["cause"] for answer in answers]
-        check.true(set(causes) <= {"exit", "memory_host", "memory", "signal"}, causes)
+        # None came near its own cap.
+        check.true(set(causes) <= {"exit", "memory_host"}, causes)
         for answer in answers:
             if answer["ok"]:
                 check.equal(answer["steps"][0]["stdout"].strip(), "180", "what it held")
