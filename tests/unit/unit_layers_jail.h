@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
+#include <sys/utsname.h>
 
 #include "clock.h"
 #include "layers.h"
@@ -303,6 +304,30 @@ static inline int test_prepare(struct test_layers *t, struct test_jail *j, enum 
 
 /* ---- before and after all tests of a file ---- */
 
+static inline int test_layers_down(void **state) {
+    struct test_layers *t = *state;
+    if (t != NULL) {
+        layers_free(t->layers);
+        loop_free(t->loop);
+        rootfs_done(&t->template);
+        fd_close(&t->home_ns);
+        fd_close(&t->disk_fd);
+        assert_int_equal(count_entries(t->disk_dir), 0);
+        assert_int_equal(rmdir(t->disk_dir), 0);
+    }
+    return 0;
+}
+
+/* Before 6.3 the ids of a tmpfs cannot be mapped. */
+static inline bool test_layers_old_kernel(void) {
+    struct utsname name;
+    unsigned major = 0;
+    unsigned minor = 0;
+    assert_int_equal(uname(&name), 0);
+    assert_int_equal(sscanf(name.release, "%u.%u", &major, &minor), 2);
+    return major < 6 || (major == 6 && minor < 3);
+}
+
 static inline int test_layers_up(void **state) {
     static struct test_layers t; /* one per program */
     struct rootfs_config cfg = {ROOTFS_IMAGE_HOST, -1, WIRE_WRITABLE_ALL, false};
@@ -329,20 +354,15 @@ static inline int test_layers_up(void **state) {
     if (t.layers == NULL) {
         fail_msg("%s", e.text);
     }
-    *state = &t;
-    return 0;
-}
-
-static inline int test_layers_down(void **state) {
-    struct test_layers *t = *state;
-    if (t != NULL) {
-        layers_free(t->layers);
-        loop_free(t->loop);
-        rootfs_done(&t->template);
-        fd_close(&t->home_ns);
-        fd_close(&t->disk_fd);
-        assert_int_equal(count_entries(t->disk_dir), 0);
-        assert_int_equal(rmdir(t->disk_dir), 0);
+    if (test_layers_old_kernel() && layers_snapshots_missing(t.layers, WIRE_DISK_FILE) == NULL) {
+        print_message(
+            "# volumes in memory are what is tested here, and this kernel can keep those in "
+            "files only: skipped\n");
+        *state = &t;
+        (void)test_layers_down(state);
+        *state = NULL;
+    } else {
+        *state = &t;
     }
     return 0;
 }
