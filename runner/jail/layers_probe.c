@@ -156,6 +156,14 @@ static void layers_probe_fill(struct layers_request *req, const struct layers_pr
     };
 }
 
+/* To where workers are: only there can something be mounted that stays. But with the root as it is
+ * here, since it is covered there. */
+static int layers_probe_come_back(const struct layers_home *home) {
+    fd_cleanup int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    return root >= 0 && setns(home->store_ns, CLONE_NEWNS) == 0 && fchdir(root) == 0 ? chroot(".")
+                                                                                     : -1;
+}
+
 /* -> the root of the own file system */
 static int layers_probe_work(const struct layers_work *w, const struct layers_probe *p,
                              const struct layers_request *req, int other, struct err *err) {
@@ -178,6 +186,9 @@ static int layers_probe_work(const struct layers_work *w, const struct layers_pr
         struct layers_home home = *w->home;
         home.sock = theirs;
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+        if (layers_probe_come_back(&home) != 0) {
+            _exit(1);
+        }
         layers_work_run(&home);
     }
     fd_close(&theirs);

@@ -237,14 +237,17 @@ static void shard_rootless(struct shard *s) {
 static void shard_capabilities(struct shard *s) {
     _Static_assert(SELFTEST_MAX >= 20, "room for three more");
     s->capabilities = *s->cfg->capabilities;
-    const char *memory = layers_snapshots_missing(s->layers, WIRE_DISK_MEMORY);
-    bool files = memory != NULL && layers_snapshots_missing(s->layers, WIRE_DISK_FILE) == NULL;
+    const char *missing = layers_snapshots_missing(s->layers, WIRE_DISK_MEMORY);
+    bool files = false;
+    if (missing != NULL && layers_files_missing(s->layers) == NULL) {
+        missing = layers_snapshots_missing(s->layers, WIRE_DISK_FILE);
+        files = missing == NULL;
+    }
     shard_capability(s, "snapshots",
                      files ? "overlay over layers, seen through id-mapped mounts, of disk files "
                              "only: for those in memory use Linux 6.3 or newer"
                            : "overlay over layers, seen through id-mapped mounts",
-                     "a jail with other ids found the file of a snapshot as its own",
-                     files ? NULL : memory);
+                     "a jail with other ids found the file of a snapshot as its own", missing);
     shard_capability(s, "disk_file", "ext4 in a file on a loop device, id-mapped",
                      "a file system was made in a file, and mounted",
                      layers_files_missing(s->layers));
