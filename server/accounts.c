@@ -258,6 +258,7 @@ static struct accounts_token *accounts_add_token(struct accounts *a,
         err_set(err, ERR_SYSTEM, ENOMEM, "there is no memory for a token");
         return NULL;
     }
+    user->children += parent != NULL;
     *t = *row;
     t->policies = policies;
     t->use = (struct quota_use){0};
@@ -272,7 +273,6 @@ static struct accounts_token *accounts_add_token(struct accounts *a,
     t->cpu_held_ms = 0;
     t->hash_next = t->id_next = t->next = t->prev = NULL;
     t->revoked = true;
-    user->children += parent != NULL;
     accounts_link_token(a, t);
     accounts_set_revoked(a, t,
                          user->disabled || user->deleted || (parent != NULL && parent->revoked));
