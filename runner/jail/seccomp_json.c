@@ -1,5 +1,7 @@
 #include "seccomp_json.h"
 
+#include <errno.h>
+#include <linux/seccomp.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -12,8 +14,14 @@ static int seccomp_json_write(struct seccomp_json *j, const char *name, uint32_t
                                       [SCMP_CMP_LT] = "LT",
                                       [SCMP_CMP_GT] = "GT",
                                       [SCMP_CMP_MASKED_EQ] = "MASKED_EQ"};
+    /* What is reported, the program reports; a filter of the engine's has nobody to report to. */
+    bool allow = action == SCMP_ACT_ALLOW || action == SCMP_ACT_NOTIFY;
+    if (!allow && (action & SECCOMP_RET_ACTION_FULL) != SECCOMP_RET_ERRNO) {
+        return err_set(err, ERR_INVALID, EINVAL, "the action for %s cannot be said in a profile",
+                       name);
+    }
     int rc = buf_printf(j->out, err, "%s{\"names\":[\"%s\"],", j->comma, name);
-    if (rc == 0 && action == SCMP_ACT_ALLOW) {
+    if (rc == 0 && allow) {
         rc = buf_puts(j->out, "\"action\":\"SCMP_ACT_ALLOW\",\"args\":[", err);
     } else if (rc == 0) {
         rc = buf_printf(j->out, err, "\"action\":\"SCMP_ACT_ERRNO\",\"errnoRet\":%u,\"args\":[",

@@ -269,7 +269,7 @@ def host():
 
 
 def _slim(entry):
-    unwanted = ("/test/", "/__pycache__", "dist-packages", "ensurepip", "idlelib", "lib2to3", "tkinter")
+    unwanted = ("/test/", "dist-packages", "ensurepip", "idlelib", "lib2to3", "tkinter")
     return None if any(part in entry.name + "/" for part in unwanted) else entry
 
 

@@ -146,7 +146,7 @@ def _(pair):
 # Background
 
 
-@test("a server in the background answers the next execution over loopback", case=166, deadline=20)
+@test("a server in the background answers the next execution over loopback", case=166, deadline=40)
 def _(pair):
     with Box.make(pair.client) as box:
         box.put("/workspace/page", b"served")
@@ -154,9 +154,9 @@ def _(pair):
         ex = box.background(argv=["python3", "-u", "-m", "http.server", "8000", "--bind",
                                   "127.0.0.1"])
         watch.below(0.5, "the call")
-        fetch = ("import time, urllib.request\nfor i in range(100):\n try: print(urllib.request."
+        fetch = ("import time, urllib.request\nfor i in range(200):\n try: print(urllib.request."
                  "urlopen('http://localhost:8000/page', timeout=2).read().decode()); break\n"
-                 " except OSError: time.sleep(0.05)")
+                 " except OSError: time.sleep(0.1)")
         check.equal(check.text(check.ok(box.python(fetch))), "served\n", "the page")
         check.equal(box.fetch(ex)["state"], "running", "state of the server")
         check.ended(box.sh("exit 1"), "exit")
