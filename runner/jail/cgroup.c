@@ -344,8 +344,8 @@ int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, 
     return rc;
 }
 
-int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
-                     bool own, struct cgroup_step *step, struct err *err) {
+int cgroup_step_make(const struct cgroup_host *host, struct cgroup_jail *jail, unsigned n, bool own,
+                     struct cgroup_step *step, struct err *err) {
     uint32_t roles = own ? CGROUP_ROLES : CGROUP_STEP_ROLES;
     cgroup_step_init(step);
     step->own = own;
@@ -353,8 +353,10 @@ int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *j
     /* The jail's name is in it, since a tree without a directory per jail has all steps side by
      * side. */
     (void)snprintf(step->name, sizeof step->name, "%.40s.s%u", jail->name, n);
+    memcpy(step->mem_name, step->name, sizeof step->mem_name);
+    bool kept = own && cgroup_keep_take(host, jail, step);
     for (size_t i = 0; i < host->count; i++) {
-        if (!(host->tree[i].roles & roles)) {
+        if (!(host->tree[i].roles & roles) || (kept && step->fd[i] >= 0)) {
             continue;
         }
         step->fd[i] = cgroup_mkdir(cgroup_step_parent(host, jail, i), step->name, err);
@@ -451,6 +453,7 @@ int cgroup_step_read(const struct cgroup_step *step, struct cgroup_usage *usage,
          fd_read_keyed_u64(step->oom_fd, "oom_kill", &u.oom_kills, err) != 0)) {
         return -1;
     }
+    u.oom_kills -= u.oom_kills < step->ooms_base ? u.oom_kills : step->ooms_base;
     *usage = u;
     return 0;
 }
@@ -547,26 +550,35 @@ void cgroup_step_abandon(struct cgroup_step *step) {
 
 void cgroup_jail_abandon(struct cgroup_jail *jail) {
     cgroup_jail_close(jail);
+    while (jail->kept_count > 0) {
+        fd_close(&jail->kept[--jail->kept_count].fd);
+    }
     for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {
         fd_close(&jail->fd[i]);
     }
 }
 
-int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail *jail,
+int cgroup_step_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
                        struct cgroup_step *step, struct err *err) {
     int rc = 0;
+    size_t mem = cgroup_find(host, CGROUP_MEMORY);
     cgroup_step_close(step);
     for (size_t i = 0; i < host->count; i++) {
-        if (cgroup_rmdir(cgroup_step_parent(host, jail, i), step->name, &step->fd[i], err) != 0) {
+        if (i != mem &&
+            cgroup_rmdir(cgroup_step_parent(host, jail, i), step->name, &step->fd[i], err) != 0) {
             rc = -1;
         }
     }
-    return rc;
+    if (rc != 0 || cgroup_keep_put(host, jail, step)) {
+        return rc;
+    }
+    return cgroup_rmdir(cgroup_step_parent(host, jail, mem), step->mem_name, &step->fd[mem], err);
 }
 
 int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
     int rc = 0;
     cgroup_jail_close(jail);
+    cgroup_keep_done(host, jail);
     if (jail->adopted) {
         cgroup_jail_return(jail);
     }

@@ -65,6 +65,12 @@ struct cgroup_host {
     uint32_t lacks; /* roles that nothing here plays: no limit, and the counters say 0 */
 };
 
+#define CGROUP_KEPT_MAX 8
+struct cgroup_kept {
+    int fd;
+    char name[CGROUP_NAME_MAX];
+};
+
 struct cgroup_jail {
     int fd[CGROUP_TREES_MAX]; /* directory, or -1 where the tree has none per jail */
     char name[CGROUP_NAME_MAX];
@@ -77,12 +83,17 @@ struct cgroup_jail {
     uint32_t lacks;        /* as of the host */
     uint64_t refused_base; /* pids.events when the current step began */
     uint64_t throttled_base;
+    struct cgroup_kept kept[CGROUP_KEPT_MAX]; /* memory groups of steps: cgroup_keep_put() */
+    size_t kept_count;
 };
 
 struct cgroup_step {
     int fd[CGROUP_TREES_MAX];
     char name[CGROUP_NAME_MAX];
-    bool own; /* limits and counts pids and CPU share itself */
+    char mem_name[CGROUP_NAME_MAX]; /* of its memory group, which may be an earlier step's */
+    uint64_t ooms_base;             /* … and what was counted there before */
+    bool keep;                      /* it may be a later one's: cgroup_keep_put() */
+    bool own;                       /* limits and counts pids and CPU share itself */
     uint32_t lacks;
     int pids_fd;    /* with `own`: as in struct cgroup_jail */
     int refused_fd; /* also without `own`, in a tree that has all controllers */
@@ -160,8 +171,8 @@ int cgroup_jail_memory(const struct cgroup_host *host, const struct cgroup_jail 
 int cgroup_jail_peak(const struct cgroup_jail *jail, uint64_t *bytes, struct err *err);
 
 /* `own`: with limits of its own for pids and CPU share. */
-int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
-                     bool own, struct cgroup_step *step, struct err *err);
+int cgroup_step_make(const struct cgroup_host *host, struct cgroup_jail *jail, unsigned n, bool own,
+                     struct cgroup_step *step, struct err *err);
 /* Makes a step's group `own` after process `pid` was attached to it. */
 int cgroup_step_extend(const struct cgroup_host *host, const struct cgroup_jail *jail,
                        struct cgroup_step *step, pid_t pid, struct err *err);
@@ -203,9 +214,38 @@ int cgroup_step_frozen(const struct cgroup_step *step, struct err *err);
 
 /* Remove the directories. 0 when gone; -1 with EBUSY in err->code while a dead process is not yet
  * reaped: call again a little later. Idempotent; accept half-made groups. */
-int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail *jail,
+int cgroup_step_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
                        struct cgroup_step *step, struct err *err);
 int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
+
+/* What removed groups cost. A page that is charged to one keeps it in the kernel, 200 KB that
+ * nobody counts, until that page is gone. While the kernel has more than `most` of them (v2: of
+ * this shard's; v1: groups of all kinds, those that live as well, since it counts no others):
+ *  - what is charged to the group of a step that is over (files of images that it was the first to
+ *    read) is given back before it is removed;
+ *  - in a sandbox, where files in memory stay, the memory group of a step that has left little is
+ *    kept for a later step of that jail (v1);
+ *  - v2 counts those of each jail: a sandbox in which they cost as much as its memory limit starts
+ *    nothing more. */
+#define CGROUP_DYING_MOST 4096u
+#define CGROUP_DYING_BYTES 204800u
+struct cgroup_dying {
+    uint64_t looked_ns, count; /* looked at once a second */
+    uint64_t most;
+};
+bool cgroup_dying_many(struct cgroup_dying *dying, const struct cgroup_host *host);
+/* What those of a jail cost in bytes; 0 where the kernel does not count them by jail (v1). */
+uint64_t cgroup_jail_dying(const struct cgroup_host *host, const struct cgroup_jail *jail);
+/* Gives back the pages of files that are charged to a step in which nobody is; a few MiB at most,
+ * since this waits. */
+void cgroup_step_empty(const struct cgroup_host *host, const struct cgroup_step *step);
+/* For cgroup.c: keeps the step's memory group, in which nobody is; gives a step one that was kept;
+ * false: neither. Removes those that are kept. */
+bool cgroup_keep_put(const struct cgroup_host *host, struct cgroup_jail *jail,
+                     struct cgroup_step *step);
+bool cgroup_keep_take(const struct cgroup_host *host, struct cgroup_jail *jail,
+                      struct cgroup_step *step);
+void cgroup_keep_done(const struct cgroup_host *host, struct cgroup_jail *jail);
 
 /* Closes every descriptor and leaves the directories: the next start sweeps them. */
 void cgroup_step_abandon(struct cgroup_step *step);

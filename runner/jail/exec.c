@@ -541,6 +541,11 @@ void exec_close(struct exec *x) {
 }
 
 int exec_remove(struct exec *x, struct err *err) {
+    struct jail_host *host = x->jail->host;
+    if (!x->emptied && cgroup_dying_many(&host->dying, host->cgroups)) {
+        x->emptied = x->cgroup.keep = true;
+        cgroup_step_empty(host->cgroups, &x->cgroup);
+    }
     return cgroup_step_remove(x->jail->host->cgroups, &x->jail->cgroup, &x->cgroup, err);
 }
 

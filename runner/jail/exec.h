@@ -71,6 +71,7 @@ struct exec {
     uint32_t stragglers;
     bool dismissed;     /* never used: its process was told to go, and is not reaped yet */
     bool killed;        /* cgroup.kill was written */
+    bool emptied;       /* what its group held was given back */
     bool terminal;      /* it was asked for, and has not come */
     bool frozen;        /* cgroup.freeze was written */
     uint64_t frozen_ns; /* since when */

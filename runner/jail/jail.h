@@ -78,6 +78,7 @@ struct jail_host {
     unsigned building;              /* jails that are being made; kept by the pool */
     struct jail_ids ids;
     bool rootless; /* root of a user namespace only: see main/rootless.h */
+    struct cgroup_dying dying;
 };
 
 /* What one jail is made of. */

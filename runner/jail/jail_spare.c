@@ -16,7 +16,22 @@
 #define JAIL_PATIENCE_NS (30 * CLOCK_NS_PER_MS)
 #define JAIL_REST_NS CLOCK_NS_PER_S /* without a command: one spare is enough */
 
+/* Its executions have left files in memory, which hold their groups: see cgroup.h. */
+static bool jail_holds_groups(const struct jail *j, uint64_t *bytes) {
+    if (!j->sandbox || !cgroup_dying_many(&j->host->dying, j->host->cgroups)) {
+        return false;
+    }
+    *bytes = cgroup_jail_dying(j->host->cgroups, &j->cgroup);
+    return *bytes >= j->limits.v[LIMIT_MEM_BYTES];
+}
+
 static struct exec *jail_prepare(struct jail *j, struct err *err) {
+    uint64_t bytes = 0;
+    if (jail_holds_groups(j, &bytes)) {
+        (void)err_set(err, ERR_LIMIT, ENOMEM, "the kernel holds %llu bytes of groups for the jail",
+                      (unsigned long long)bytes);
+        return NULL;
+    }
     struct exec *x = exec_new(j, j->forked++, err);
     if (x != NULL && (exec_make_cgroup(x, err) != 0 || exec_connect(x, err) != 0)) {
         exec_close(x);
@@ -42,6 +57,9 @@ bool jail_is_spent(const struct jail *j) {
 
 bool jail_is_full(const struct jail *j, uint64_t *peak_bytes) {
     uint64_t peak = 0;
+    if (jail_holds_groups(j, peak_bytes)) {
+        return true;
+    }
     if (cgroup_jail_peak(&j->cgroup, &peak, NULL) != 0) {
         return false;
     }

@@ -23,7 +23,7 @@
 
 struct main_options {
     const char *state, *policies, *server_user, *init;
-    uint64_t shards, slots, sandboxes, warm, layer_bytes, keep_ms;
+    uint64_t shards, slots, sandboxes, warm, layer_bytes, keep_ms, removed_groups;
     const char *allow_missing, *disk;
     bool keep_dynmods, check, rootless;
 };
@@ -226,6 +226,7 @@ static int main_serve(struct runner *r) {
     s->shard.sandboxes = (unsigned)r->opt.sandboxes;
     s->shard.layer_bytes = r->opt.layer_bytes;
     s->shard.keep_ms = r->opt.keep_ms;
+    s->shard.removed_groups = r->opt.removed_groups;
     s->shard.warm = (unsigned)r->opt.warm;
     s->shard.disk_dir = r->state.disk;
     s->shard.images_dir = r->state.images;
@@ -273,6 +274,7 @@ int main(int argc, char **argv) {
                                   .sandboxes = 512,
                                   .layer_bytes = MAIN_LAYER_BYTES,
                                   .keep_ms = 60000,
+                                  .removed_groups = CGROUP_DYING_MOST,
                                   .warm = 4};
     const struct opt table[] = {
         {"state", 0, "DIR", OPT_STRING, &r.opt.state, 0, 0, "state directory (required)"},
@@ -293,6 +295,9 @@ int main(int argc, char **argv) {
         {"keep", 0, "TIME", OPT_DURATION, &r.opt.keep_ms, 0, 24 * 60 * 60 * 1000,
          "how long sandboxes wait for a server that comes back [1m]; 0 ends them at once"},
         {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 256, "jails kept ready, per shard and kind [4]"},
+        {"removed-groups", 0, "N", OPT_U64, &r.opt.removed_groups, 1, 1u << 20,
+         "control groups that the kernel may still hold, some 200 KB each, before they are emptied "
+         "or used again [4096]"},
         {"init", 0, "FILE", OPT_STRING, &r.opt.init, 0, 0,
          "the program for process 1 of jails [pinfold-init beside this one]"},
         {"no-favordynmods", 0, NULL, OPT_FLAG, &r.opt.keep_dynmods, 0, 0,

@@ -349,6 +349,8 @@ static int shard_start(struct shard *s, struct err *err) {
                                  .init_fd = cfg->init_fd,
                                  .home_ns = cfg->home_ns,
                                  .core_bytes = jail_core_limit(),
+                                 .dying.most = cfg->removed_groups > 0 ? cfg->removed_groups
+                                                                       : CGROUP_DYING_MOST,
                                  .cpus = cpus > 0 ? (unsigned)cpus : 1,
                                  .maker = &jail_native};
     if (cfg->maker != NULL) {

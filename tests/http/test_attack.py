@@ -1,10 +1,15 @@
 """Ways round the limits that were open once: each stays closed."""
 
+import ctypes
 import json
+import mmap
 import os
+import shutil
+import tempfile
 
 import box
 import check
+import harness
 from suite import test
 
 MIB = 1 << 20
@@ -165,3 +170,74 @@ def ticks_of_children(pair):
             fields = file.read().rsplit(")", 1)[1].split()
         total += int(fields[13]) + int(fields[14])
     return total
+
+
+def cached(path):
+    """How many pages of a file are in memory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        at = libc.mmap(None, ctypes.c_size_t(size), mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), ctypes.c_long(0))
+        vector = (ctypes.c_ubyte * (size // mmap.PAGESIZE))()
+        check.equal(libc.mincore(ctypes.c_void_p(at), ctypes.c_size_t(size), vector), 0, "mincore")
+        libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(size))
+    return sum(one & 1 for one in vector)
+
+
+def cats(pair):
+    """The lines of /proc/PID/cgroup of the cats that wait in jails."""
+    found = []
+    for pid, _ in pair.jailed():
+        try:
+            with open("/proc/%d/cmdline" % pid, "rb") as words, open("/proc/%d/cgroup" % pid) as lines:
+                if words.read() == b"cat\0-\0/dev/null/groups\0":
+                    found.append(lines.readlines())
+        except OSError:
+            pass  # it has ended
+    return found
+
+
+@test("removed groups: beyond their bound, executions that leave a file each leave no group each", own=True)
+def _(_):
+    seen = set()
+    with harness.Pair(slots=2, warm=1, runner_args=["--removed-groups", "1"]) as pair:
+        with box.Box.make(pair.client) as one:
+            for i in range(16):
+                script = "echo > /tmp/f%d; echo; cat - /dev/null/groups" % i
+                ex = one.background(argv=["sh", "-c", script], stdin_open=True)
+                one.wait_output(ex, b"\n")
+                check.eventually(lambda: cats(pair), 5, lambda: "no cat was seen")
+                for lines in cats(pair):
+                    seen |= {line.split(":", 2)[2] for line in lines if ":memory:" in line}
+                one.stdin(ex, b"", close=True)
+                one.wait_done(ex)
+    # With one tree the group has all counts of an execution and is not used again: what they cost
+    # is counted for the sandbox (unit_cgroup_keep).
+    check.within(0, len(seen), 8, "memory groups that 16 executions had, one after the other")
+
+
+# Reads a file that nobody has read yet: its pages are charged to the group of the run.
+@test("removed groups: beyond their bound, what a run was the first to read goes with it", own=True)
+def _(_):
+    place = tempfile.mkdtemp(prefix="pinfold-test-groups-", dir="/usr/local/share")
+    try:
+        os.chmod(place, 0o755)
+        left = {}
+        for bound in (1, 1 << 20):
+            with harness.Pair(slots=2, warm=1, runner_args=["--removed-groups", str(bound)]) as pair:
+                path = os.path.join(place, str(bound))
+                with open(path, "wb") as out:
+                    out.write(os.urandom(1 << 20))
+                    out.flush()
+                    os.fsync(out.fileno())
+                    os.posix_fadvise(out.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                check.equal(cached(path), 0, "pages of a new file")
+                check.ok(pair.client.run(argv=["cksum", path]))
+                check.ok(pair.client.run(argv=["true"]))
+                if bound == 1:
+                    check.eventually(lambda: cached(path) == 0, 5, lambda: "%d pages are left" % cached(path))
+                left[bound] = cached(path)
+        check.within(1, left[1 << 20], 256, "pages that stay below the bound")
+    finally:
+        shutil.rmtree(place)

@@ -282,8 +282,8 @@ void cgroup_step_init(struct cgroup_step *step) {
 }
 
 /* usage_fd says which child it is for. */
-int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
-                     bool own, struct cgroup_step *step, struct err *err) {
+int cgroup_step_make(const struct cgroup_host *host, struct cgroup_jail *jail, unsigned n, bool own,
+                     struct cgroup_step *step, struct err *err) {
     (void)host, (void)jail, (void)own, (void)err;
     step->usage_fd = (int)n;
     fake.made++;
@@ -364,7 +364,7 @@ int cgroup_step_frozen(const struct cgroup_step *step, struct err *err) {
     return 0;
 }
 
-int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail *jail,
+int cgroup_step_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
                        struct cgroup_step *step, struct err *err) {
     (void)host, (void)jail, (void)err;
     if (step->usage_fd >= 0)

@@ -124,8 +124,8 @@ void cgroup_step_init(struct cgroup_step *step) {
     memset(step, 0, sizeof(*step));
 }
 
-int cgroup_step_make(const struct cgroup_host *host, const struct cgroup_jail *jail, unsigned n,
-                     bool own, struct cgroup_step *step, struct err *err) {
+int cgroup_step_make(const struct cgroup_host *host, struct cgroup_jail *jail, unsigned n, bool own,
+                     struct cgroup_step *step, struct err *err) {
     (void)host, (void)jail, (void)n, (void)own, (void)step, (void)err;
     return 0;
 }
@@ -223,7 +223,7 @@ int cgroup_step_frozen(const struct cgroup_step *step, struct err *err) {
     return w.frozen;
 }
 
-int cgroup_step_remove(const struct cgroup_host *host, const struct cgroup_jail *jail,
+int cgroup_step_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
                        struct cgroup_step *step, struct err *err) {
     (void)host, (void)jail, (void)step, (void)err;
     return 0;
