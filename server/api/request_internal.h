@@ -19,6 +19,7 @@ size_t request_mem_total(const struct request_mem *mem);
  */
 
 #define REQUEST_DEPTH_MAX 16u      /* the deepest place of the API is 5 levels down */
+#define REQUEST_MEMBERS_MAX 4096u  /* of one object: env has the most, 1,024 */
 #define REQUEST_TOKENS_MAX 262144u /* values, roughly: bounds the tree's memory */
 
 /* Refuses, in one cheap pass, what would cost the JSON library far more memory or time than its

@@ -177,6 +177,11 @@ int request_scan(const char *json, size_t len, struct api_error *error) {
         default:
             break;
         }
+        if (s.levels[s.depth].object && s.levels[s.depth].index >= REQUEST_MEMBERS_MAX) {
+            request_scan_field(&s, field, sizeof(field));
+            return api_error_set(error, 400, "too_large", field,
+                                 "An object may have at most %u members.", REQUEST_MEMBERS_MAX);
+        }
         if (s.tokens > REQUEST_TOKENS_MAX)
             return api_error_set(error, 413, "too_large", NULL, "The body has more than %u values.",
                                  REQUEST_TOKENS_MAX);

@@ -46,8 +46,6 @@ def bad_limit(pair, name, value):
         "Infinity",
         "9223372036854775808",
         "18446744073709551616",
-        "1e308",
-        "-0",
     ):
         check.equal(error.get("field"), "/limits/" + name, "error.field")
 
@@ -185,12 +183,18 @@ HOSTILE = [
 ]
 
 
+HOSTILE_SECONDS = 0.1
+
+
 def hostile(pair, body):
-    pid = pair.server_pid
-    watch = Stopwatch()
-    answer = raw(pair, body)
-    watch.below(3 if harness.sanitized() else 1, "the answer")
-    check.error(answer, (400, 413))
+    pid, took = pair.server_pid, []
+    # Once it must be that quick: other tests want the processors, too.
+    while not took or (min(took) >= HOSTILE_SECONDS and len(took) < 5):
+        watch = Stopwatch()
+        answer = raw(pair, body)
+        took.append(watch.seconds())
+        check.error(answer, (400, 413))
+    check.true(min(took) < HOSTILE_SECONDS * (10 if harness.sanitized() else 1), "answers took %s s", took)
     check.equal(pair.server_pid, pid, "the server's pid")
     check.ok(pair.client.run(argv=["true"]))
 

@@ -310,11 +310,11 @@ def _(pair):
     check.equal(status(got), 401, "status")
 
 
-@test("300 idle and dribbling connections delay nobody", case=133, deadline=40)
+@test("500 idle and dribbling connections delay nobody", case=133, deadline=40)
 def _(pair):
     slow = []
     try:
-        for i in range(300):
+        for i in range(500):
             sock = pair.client.socket(5)
             sock.sendall(b"POST /v1/runs HTTP/1.1\r\nHo"[: i % 26])
             slow.append(sock)

@@ -454,12 +454,13 @@ def _(_):
                 one.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             one.close()
         watch = Stopwatch()
-        check.ok(pair.client.run(argv=["true"]))
-        watch.below(2, "the next run")
-        for run in pair.client.get("/v1/runs?limit=50").json()["runs"]:
-            if run["id"]:
-                seen = pair.client.wait_done(run["id"], 2)
-                check.member(seen["steps"][0]["end"]["cause"], ("lost_client", "exit"), "cause")
+        following = check.ok(pair.client.run(argv=["true"]))["id"]
+        watch.below(1, "the next run")
+        gone = [run["id"] for run in pair.client.get("/v1/runs?limit=50").json()["runs"]]
+        gone.remove(following)
+        check.equal(len(gone), 20, "runs of those who are gone")
+        for run in gone:
+            check.equal(pair.client.wait_done(run, 1)["steps"][0]["end"]["cause"], "lost_client", "cause")
         pair.check_clean(2)
 
 

@@ -380,8 +380,8 @@ def listing(pair, query=""):
 def lost(pair, reset):
     run = vanish(pair, reset, cancel_on_disconnect=True)
     watch = Stopwatch()
-    answer = pair.client.wait_done(run, 1.5)
-    watch.below(1.5, "the end")
+    answer = pair.client.wait_done(run, 1)
+    watch.below(1, "the end")
     check.ended(answer, "lost_client", exit_code=None)
 
 
@@ -416,7 +416,7 @@ def _(pair):
         stream.next("stdout")
         stream.connection.sock.shutdown(socket.SHUT_RDWR)
         stream.connection.sock.close()
-    check.ended(pair.client.wait_done(accepted["id"], 1.5), "lost_client")
+    check.ended(pair.client.wait_done(accepted["id"], 1), "lost_client")
 
 
 # List
