@@ -8,7 +8,7 @@ ROWS = [
     (
         "image `host`",
         "the programs of the machine",
-        "what `--host-image` names",
+        "what `--host-image` named when the runner started",
         None,
     ),
     (

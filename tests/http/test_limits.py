@@ -118,7 +118,7 @@ def tmpfs(pair, place):
         end["cause"] == "memory" or usage["oom_kills"] >= 1, "neither: %s", check.step(answer)
     )
     check.equal(answer["ok"], False, "ok")
-    check.eventually(lambda: shmem() < before + 60000, 2, "the memory of the files is back")
+    check.eventually(lambda: shmem() < before + 60000, 10, "the memory of the files is back")
     fresh = pair.client.python("x = b'x' * 40000000; print(len(x))", limits={"mem_bytes": 64 * MIB})
     check.equal(check.text(check.ok(fresh)), "40000000\n", "the next run's full budget")
 
