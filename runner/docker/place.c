@@ -72,6 +72,40 @@ static int place_ids(struct place *p, struct err *err) {
     return apart_ids(p->proc, p->wish.pid, p->wish.pidfd, &p->apart, err);
 }
 
+/* As setup_sockets() of init/setup.c: in the container's network namespace, and by a /proc of our
+ * own that is mounted nowhere, since the engine made the container's read-only. */
+static int place_sockets(struct place *p, struct err *err) {
+    static const char *const values[][2] = {
+        {"sys/net/core/tstamp_allow_data", "0"},
+        {"sys/net/core/optmem_max", "20480"},
+        {"sys/net/core/somaxconn", "128"},
+        {"sys/net/ipv4/tcp_rmem", "4096 32768 6291456"},
+    };
+    static const struct mnt_option none[] = {{NULL, NULL}};
+    struct stat own, theirs;
+    struct mnt_fs proc = {-1, -1};
+    if (fstatat(p->proc, "self/ns/net", &own, 0) != 0 || setns(p->wish.pidfd, CLONE_NEWNET) != 0 ||
+        fstatat(p->proc, "self/ns/net", &theirs, 0) != 0) {
+        return err_sys(err, "entering the network namespace of a container");
+    }
+    if (own.st_dev == theirs.st_dev && own.st_ino == theirs.st_ino) {
+        return err_set(err, ERR_STATE, EPERM, "its network is the host's");
+    }
+    if (mnt_fs_new("proc", none, MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC, &proc,
+                   err) != 0) {
+        return -1;
+    }
+    int rc = 0;
+    for (size_t i = 0; i < sizeof values / sizeof values[0] && rc == 0; i++) {
+        const char *name = values[i][0];
+        rc = faccessat(proc.mount, name, F_OK, 0) != 0 && errno == ENOENT
+                 ? 0 /* this kernel has it for the whole host only */
+                 : fd_write_kernel(proc.mount, name, values[i][1], strlen(values[i][1]), err);
+    }
+    mnt_fs_done(&proc);
+    return rc;
+}
+
 static int place_enter(struct place *p, struct err *err) {
     if (setns(p->wish.pidfd, CLONE_NEWNS) != 0) {
         return err_sys(err, "entering the mount namespace of a container");
@@ -352,11 +386,17 @@ static const struct place_step {
     const char *name;
     int (*run)(struct place *p, struct err *err);
 } place_steps[] = {
-    {"ids", place_ids},       {"enter", place_enter},
-    {"root", place_readonly}, {"strangers", place_strangers},
-    {"etc", place_etc},       {"terminals", place_terminals},
-    {"masked", place_masked}, {"proc", place_proc},
-    {"base", place_base},     {"writable", place_writable},
+    {"ids", place_ids},
+    {"sockets", place_sockets},
+    {"enter", place_enter},
+    {"root", place_readonly},
+    {"strangers", place_strangers},
+    {"etc", place_etc},
+    {"terminals", place_terminals},
+    {"masked", place_masked},
+    {"proc", place_proc},
+    {"base", place_base},
+    {"writable", place_writable},
     {"dev", place_dev},
 };
 
