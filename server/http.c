@@ -16,6 +16,7 @@
 #define HTTP_SWALLOW_MAX (64u * 1024)
 /* Request line and headers together; also the buffer for reading bodies and writing streams. */
 #define HTTP_MEMORY (48u * 1024)
+#define HTTP_RUNS 4
 /* A client that has closed its sending side has this long to be understood. */
 #define HTTP_FINISH_MS 500u
 
@@ -29,15 +30,18 @@ static void http_timer(void *arg) {
     http_run(arg);
 }
 
-/* Lets libmicrohttpd work, then arranges for its next time-out. */
+/* Lets libmicrohttpd work, then arranges for its next time-out. It reads what one buffer holds of
+ * each connection: what is there still, of an upload, need not wait for a round of the loop. */
 static void http_run(void *arg) {
     struct http *h = arg;
     MHD_UNSIGNED_LONG_LONG ms = 0;
-    if (h->daemon == NULL)
-        return;
-    MHD_run(h->daemon);
-    if (MHD_get_timeout(h->daemon, &ms) != MHD_YES)
-        return;
+    for (int i = 0; i < HTTP_RUNS && ms == 0; i++) {
+        if (h->daemon == NULL)
+            return;
+        MHD_run(h->daemon);
+        if (MHD_get_timeout(h->daemon, &ms) != MHD_YES)
+            return;
+    }
     if (ms == 0) {
         http_run_soon(h);
         return;

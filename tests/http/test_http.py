@@ -9,6 +9,7 @@ import time
 
 import check
 import harness
+from box import rows
 from check import Stopwatch
 from client import exchange, parallel
 from suite import table, test
@@ -435,3 +436,8 @@ def _(pair):
     watch.below(5, "20 runs of others")
     for sock in socks:
         sock.close()
+    # They go on, each with its pipes, until they are over.
+    check.eventually(
+        lambda: not [one for one in rows(pair.client.get("/v1/runs?limit=50").json())
+                     if one["state"] in ("queued", "running")],
+        15, "their runs are over")
