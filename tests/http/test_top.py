@@ -66,7 +66,8 @@ def burns(seen, kind, ident):
     return live is not None and live["cpus_milli"] is not None and live["cpus_milli"] >= 100
 
 
-@test("top shows what runs and sandboxes use at this moment, and the warm jails of each policy")
+@test("top shows what runs and sandboxes use at this moment, and the warm jails of each policy",
+      deadline=40)
 def live(pair):
     client = pair.client
     work = "x = bytearray(%d)\nwhile True: pass" % (32 * MIB)
