@@ -19,8 +19,9 @@
 #   make test-deb     install, use, upgrade and purge it in a Debian root of its own
 #   make test-docker  the suites of jails, limits, reporting, files, sandboxes and escapes on containers
 #   make test-vm      virtual machines with cgroup v2 alone: package and units; jails, limits and escapes,
-#                     as root and without; containers; AppArmor. Hours, or what is chosen of it: PARTS="deploy
-#                     native escapes rootless rootless-escapes docker apparmor", escapes:1/8 for an eighth
+#                     as root and without; containers; AppArmor. An hour of a processor, or what is
+#                     chosen of it, and the rest is named: PARTS="deploy native escapes rootless
+#                     rootless-escapes docker apparmor", or a share, such as escapes:1/8
 #   make build-deps   install the Debian packages that building needs
 #   make deps         install the Debian packages of all of the above
 #   make clean
