@@ -195,9 +195,9 @@ class Report:
         self.number = self.failed = self.skipped = 0
         self.rows = {}  # (backend, class): [attempts, reached, refused, failed]
 
-    def line(self, good, title, more=()):
+    def line(self, good, title, more=(), note=""):
         self.number += 1
-        print("%s %d - %s" % ("ok" if good else "not ok", self.number, title.replace("#", "no.")), flush=True)
+        print("%s %d - %s%s" % ("ok" if good else "not ok", self.number, title.replace("#", "no."), note), flush=True)
         self.failed += not good
         for text in more:
             for one in str(text).splitlines():
@@ -216,12 +216,13 @@ class Report:
         row[3] += outcome.known is not None
         row[4] += outcome.problem is not None and outcome.known is None
         title = "%s/%s %s" % (backend, policy, attempt.title())
+        note = ""
         if os.environ.get("PINFOLD_TEST_TIMES"):
-            title += " # %.2f s, %s, %s" % (outcome.seconds, outcome.reached, outcome.seen)
+            note = " # %.2f s, %s, %s" % (outcome.seconds, outcome.reached, outcome.seen)
         if outcome.known:
             self.skip(title, "not refused: " + outcome.known)
             return
-        self.line(outcome.problem is None, title, [outcome.problem] if outcome.problem else [])
+        self.line(outcome.problem is None, title, [outcome.problem] if outcome.problem else [], note)
 
     def table(self, seconds):
         print("# %-24s %9s %9s %9s %9s %9s" % ("class", "attempts", "reached", "refused", "known", "failed"))
