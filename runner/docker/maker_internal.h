@@ -34,7 +34,7 @@ struct maker_load {
 };
 
 struct maker_prune {
-    bool busy, again, soon;
+    bool busy, again;
     unsigned left; /* answers that are still to come */
     int watch;     /* inotify, of STATE/images */
     struct loop_source src;

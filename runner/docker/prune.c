@@ -27,9 +27,8 @@
 #define PRUNE_PATH                                                                                 \
     "/images/json?filters=%7B%22reference%22%3A%5B%22pinfold-jail%22%2C%22pinfold-image%22%5D%7D"
 
-/* Names that are to stay; and all that there are. */
+/* Names that are to stay. */
 struct prune_wanted {
-    const json_t *list;
     size_t count;
     char name[PRUNE_WANTED_MAX][JAIL_IMAGE_MAX];
 };
@@ -122,57 +121,24 @@ static void prune_derived(struct maker *m, struct prune_wanted *w, const char *t
     }
 }
 
-static void prune_over(struct maker *m) {
-    m->prune.busy = false;
-    prune_soon(m, m->prune.again ? PRUNE_AGAIN_NS : m->prune.soon ? PRUNE_SOON_NS : UINT64_MAX);
-}
-
 static void prune_gone(void *arg, const struct engine_reply *reply) {
     struct maker *m = arg;
-    /* Of one that cannot go now there still is a container. */
+    /* When what was derived of it is gone, an image can go, too. */
     m->prune.again = m->prune.again || (reply->status != 200 && reply->status != 404);
     if (--m->prune.left == 0) {
-        prune_over(m);
+        m->prune.busy = false;
+        prune_soon(m, m->prune.again ? PRUNE_AGAIN_NS : UINT64_MAX);
     }
 }
 
-/* Is there still one that was derived of the image with this id, by whichever process 1? */
-static bool prune_has_derived(const struct maker *m, const struct prune_wanted *w, const char *id) {
-    char name[JAIL_IMAGE_MAX];
-    if (derive_name(m, id, name) != 0) {
-        return false;
-    }
-    const char *mark = strrchr(name, '-');
-    for (size_t i = 0; i < json_array_size(w->list); i++) {
-        const json_t *tags = json_object_get(json_array_get(w->list, i), "RepoTags");
-        for (size_t n = 0; n < json_array_size(tags); n++) {
-            const char *tag = json_string_value(json_array_get(tags, n));
-            const char *end = tag != NULL && prune_own(m, tag) != NULL ? strrchr(tag, '-') : NULL;
-            if (end != NULL && strcmp(end, mark) == 0) {
-                return true;
-            }
-        }
-    }
-    return false;
-}
-
-/* With nothing below it: an image without a name, of which it was the last that was made, would go
- * with it, and that one is the operator's. So one of ours must wait until nothing that was made of
- * it is left, or it would only lose its name. */
 static void prune_one(struct maker *m, struct prune_wanted *w, const char *tag, const char *own,
                       const char *id) {
     char path[2 * JAIL_IMAGE_MAX];
     struct err err;
     struct log_line l;
-    if (prune_is_wanted(w, own)) {
-        return;
-    }
-    if (prune_has_derived(m, w, id)) {
-        m->prune.soon = true;
-        return;
-    }
-    if (strspn(tag, MAKER_NAME_CHARS "/") != strlen(tag) ||
-        snprintf(path, sizeof path, "/images/%s?noprune=1", tag) >= (int)sizeof path) {
+    (void)id;
+    if (prune_is_wanted(w, own) || strspn(tag, MAKER_NAME_CHARS "/") != strlen(tag) ||
+        snprintf(path, sizeof path, "/images/%s", tag) >= (int)sizeof path) {
         return;
     }
     const struct engine_request q = {.method = "DELETE", .path = path};
@@ -201,9 +167,7 @@ static void prune_listed(void *arg, const struct engine_reply *reply) {
     }
     m->prune.left = 0;
     m->prune.again = !well;
-    m->prune.soon = false;
     if (well) {
-        w->list = root;
         prune_each(m, root, prune_derived, w);
         if (w->count < PRUNE_WANTED_MAX) {
             prune_each(m, root, prune_one, w);
@@ -212,8 +176,8 @@ static void prune_listed(void *arg, const struct engine_reply *reply) {
     json_decref(root);
     free(w);
     if (m->prune.left == 0) {
-        m->prune.again = m->prune.again || m->prune.soon;
-        prune_over(m);
+        m->prune.busy = false;
+        prune_soon(m, m->prune.again ? PRUNE_AGAIN_NS : UINT64_MAX);
     }
 }
 

@@ -275,6 +275,10 @@ static void pool_tick(void *arg) {
     struct pool_kind *k = pool_needy(p, now, &empty);
     if (k == NULL) {
         p->waiting_since_ns = 0;
+        if (p->health[0] != '\0' && p->cfg.host->building == 0) {
+            p->health[0] = '\0'; /* the kind that could not be made is none any more */
+            pool_changed(p);
+        }
         if (p->kinds > 1) {
             pool_later(p, now + POOL_IDLE_NS);
         }

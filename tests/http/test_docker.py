@@ -350,6 +350,8 @@ def host_id():
 def moved():
     """The name leads to another image, with a file /marker, for a while."""
     one, before = pair(), host_id()
+    # By another name it stays, or it would go with the last that was made of it.
+    one.engine.ask("POST", "/v1.41/images/%s/tag?repo=pinfold-test&tag=before" % before)
     data = io.BytesIO(engine.busybox())
     with tarfile.open(fileobj=data, mode="a") as out:
         entry = tarfile.TarInfo("marker")
