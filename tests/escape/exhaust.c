@@ -311,7 +311,8 @@ static long exhaust_name(long i) {
     return stat(path, &st) == 0 || errno != ENOENT ? -1 : 0;
 }
 
-ATTEMPT(EXHAUSTION, dentries, "OK SIGKILL ENOMEM", "a hundred thousand names that are not there") {
+ATTEMPT(EXHAUSTION, dentries, "OK SIGKILL ENOMEM SIGALRM",
+        "a hundred thousand names that are not there") {
     return TRY(exhaust(exhaust_name, 100000));
 }
 
@@ -322,8 +323,8 @@ ATTEMPT(EXHAUSTION, dentries, "OK SIGKILL ENOMEM", "a hundred thousand names tha
         (void)i;                                                                                   \
         return call;                                                                               \
     }                                                                                              \
-    BOUNDED(EXHAUSTION, fd_##name, "EMFILE EAGAIN ENOSPC EPERM EAFNOSUPPORT EACCES ENOSYS",        \
-            ESCAPE_FILES, what) {                                                                  \
+    BOUNDED(EXHAUSTION, fd_##name,                                                                 \
+            "EMFILE EAGAIN ENOSPC EPERM EAFNOSUPPORT EACCES ENOSYS ENOBUFS", ESCAPE_FILES, what) { \
         return TRY(exhaust(exhaust_fd_##name, 100000));                                            \
     }
 DESCRIPTORS(files, "open files", open("/usr", O_RDONLY | O_CLOEXEC))
