@@ -17,6 +17,7 @@
 #   make install      copy programs, policies, units and pages below DESTDIR/PREFIX
 #   make deb          the Debian package, build/deb/pinfold_VERSION_ARCH.deb
 #   make test-deb     install, use, upgrade and purge it in a Debian root of its own
+#   make test-container  build deploy/container's image on an engine of its own and run jobs in it
 #   make test-docker  the suites of jails, limits, reporting, files, sandboxes and escapes on containers
 #   make test-vm      virtual machines with cgroup v2 alone: package and units; jails, limits and escapes,
 #                     as root and without; containers; AppArmor. An hour of a processor, or what is
@@ -215,7 +216,7 @@ LDFLAGS_fuzz := -fsanitize=fuzzer,address,undefined
 # Entry points.
 
 .PHONY: all tests fuzzers objects up down env test bench lint fuzz soak deps clean FORCE
-.PHONY: fault mislabel kills install deb test-deb test-vm build-deps
+.PHONY: fault mislabel kills install deb test-deb test-container test-vm build-deps
 
 ifdef SAN
 all: $(SAN_PROGRAMS:%=$(B)/san/%)
@@ -311,6 +312,11 @@ test-deb:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_deb) $(PACKAGES_testdeb)
 	@+$(MAKE) --no-print-directory all
 	@tests/deploy/deb '$(B)'
+
+test-container:
+	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_testdeb) $(PACKAGES_docker) docker.io curl
+	@+$(MAKE) --no-print-directory all
+	@tests/deploy/container '$(B)'
 
 test-vm:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_deb) $(PACKAGES_testvm)
