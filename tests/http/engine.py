@@ -142,11 +142,21 @@ class Engine:
             self.child.wait(5)
         self.child = None
 
+    def _shims(self):
+        """One whose engine was killed while it made a container belongs to nobody any more."""
+        address = (self.work + "/exec/containerd/containerd.sock").encode()
+        return [int(pid) for pid in os.listdir("/proc") if pid.isdigit()
+                and b"containerd-shim" in clean.read("/proc/%s/comm" % pid)
+                and address in clean.read("/proc/%s/cmdline" % pid)]
+
     def discard(self):
         """containerd and its shims end with dockerd, and with them its mount namespace."""
         if self.child is not None and self.child.poll() is None:
             self.child.send_signal(signal.SIGCONT)
         self.stop()
+        for shim in self._shims():
+            for pid, _ in clean.identity([shim, *clean.descendants(shim)]):
+                os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.work, ignore_errors=True)
         if self in _engines:
             _engines.remove(self)
