@@ -292,9 +292,8 @@ int main(int argc, char **argv) {
         {"engine", 0, "SOCKET", OPT_STRING, &r.opt.engine, 0, 0,
          "the engine's Unix socket [/var/run/docker.sock]"},
         {"host-image", 0, "REF", OPT_STRING, &r.opt.host_image, 0, 0,
-         "an image of the engine that stands for image \"host\", which requests get by default; "
-         "what "
-         "it is at start it stays"},
+         "an image of the engine that stands for image \"host\", which requests get by default, "
+         "as it is at start"},
         {"policies", 0, "DIR", OPT_STRING, &r.opt.policies, 0, 0,
          "policy files, owned by root [/etc/pinfold/policies]"},
         {"server-user", 0, "NAME", OPT_STRING, &r.opt.server_user, 0, 0,
