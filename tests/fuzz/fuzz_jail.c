@@ -93,9 +93,9 @@ FUZZ_FINE(cgroup_jail_limit, FUZZ_HOST, FUZZ_JAIL,
           const struct limits *limits __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_mark, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_remove, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
-FUZZ_FINE(cgroup_step_make, FUZZ_HOST, FUZZ_JAIL, unsigned n __attribute__((unused)),
-          bool own __attribute__((unused)), struct cgroup_step *step __attribute__((unused)),
-          FUZZ_ERR)
+FUZZ_FINE(cgroup_step_make, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)),
+          unsigned n __attribute__((unused)), bool own __attribute__((unused)),
+          struct cgroup_step *step __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_step_extend, FUZZ_HOST, FUZZ_JAIL,
           struct cgroup_step *step __attribute__((unused)), pid_t pid __attribute__((unused)),
           FUZZ_ERR)
@@ -107,7 +107,7 @@ FUZZ_FINE(cgroup_step_attach, FUZZ_HOST, FUZZ_JAIL, FUZZ_STEP, pid_t pid __attri
 FUZZ_FINE(cgroup_step_kill, FUZZ_HOST, FUZZ_STEP, FUZZ_ERR)
 FUZZ_FINE(cgroup_step_freeze, FUZZ_HOST, FUZZ_STEP, bool frozen __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_step_frozen, FUZZ_STEP, FUZZ_ERR)
-FUZZ_FINE(cgroup_step_remove, FUZZ_HOST, FUZZ_JAIL,
+FUZZ_FINE(cgroup_step_remove, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)),
           struct cgroup_step *step __attribute__((unused)), FUZZ_ERR)
 
 void cgroup_jail_init(struct cgroup_jail *jail) {
