@@ -223,6 +223,16 @@ static bool pool_loses(const struct pool *p) {
     return false;
 }
 
+/* Is there a kind that has fewer than it should, also one that pauses, or that will lose them? */
+static bool pool_lacks(const struct pool *p) {
+    for (unsigned i = 0; i < p->kinds; i++) {
+        if (p->kind[i].count < p->kind[i].want) {
+            return true;
+        }
+    }
+    return pool_loses(p);
+}
+
 /* A warm jail was lost. A kind that is not kept is no longer made warm when none stays alive; of
  * the one that is, people are told. */
 static void pool_lost(struct pool *p, struct pool_kind *k, const char *why) {
@@ -275,7 +285,7 @@ static void pool_tick(void *arg) {
     struct pool_kind *k = pool_needy(p, now, &empty);
     if (k == NULL) {
         p->waiting_since_ns = 0;
-        if (p->health[0] != '\0' && p->cfg.host->building == 0) {
+        if (p->health[0] != '\0' && p->cfg.host->building == 0 && !pool_lacks(p)) {
             p->health[0] = '\0'; /* the kind that could not be made is none any more */
             pool_changed(p);
         }

@@ -508,6 +508,17 @@ def _(pair):
 UNMOUNT = "import ctypes, sys; sys.exit(ctypes.CDLL(None).umount2(b'/workspace', 2))"
 
 
+def whole(pair, **request):
+    """A run in a jail whose groups were not taken away while it was made: of those that were, and
+    may have waited warm, it is said."""
+    for _ in range(8):
+        answer = pair.client.run(**request)
+        end = answer["steps"][0]["end"]
+        if end["cause"] != "internal" or not end["evidence"]["stage"].startswith("cgroup"):
+            return answer
+    check.fail("every jail lacks a group: %r", end)
+
+
 @test("something outside breaks underneath: empty cgroups are removed, a workspace is unmounted; limits "
       "hold, calls end in time, others go on", case="D9", own=True, deadline=40)
 def _(_):
@@ -523,10 +534,9 @@ def _(_):
                     os.rmdir(path)
                 except OSError:
                     pass
-            answer = pair.client.run(argv=["python3", "-c", "x = bytearray(200 << 20)"],
-                                     limits={"mem_bytes": 32 << 20})
-            check.ended(answer, "memory")
-            check.ok(pair.client.run(argv=["true"]))
+            check.ended(whole(pair, argv=["python3", "-c", "x = bytearray(200 << 20)"],
+                              limits={"mem_bytes": 32 << 20}), "memory")
+            check.ok(whole(pair, argv=["true"]))
         inside = check.eventually(
             lambda: [pid for pid, _ in pair.jailed()
                      if clean.read("/proc/%d/cmdline" % pid) == b"sleep\x0060\x00"], 5, "it sleeps")
