@@ -103,7 +103,8 @@ static void session_control_done(struct session_jail *e, const struct layers_res
     wire_head_init(&msg.head, WIRE_DONE, sizeof msg, e->id, 0);
     (void)str_copy(msg.key, sizeof msg.key, c->key);
     (void)str_copy(msg.text, sizeof msg.text, r->text);
-    bool orphan = c->orphan;
+    /* Behind FAILED nothing is heard any more: for the server the sandbox is gone. */
+    bool orphan = c->orphan || e->failed;
     session_control_pop(e);
     e->controlling = false;
     e->busy_layers = false;

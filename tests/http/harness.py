@@ -453,7 +453,8 @@ class Pair:
                 break
             if time.monotonic() > end:
                 if os.environ.get("PINFOLD_TEST_FDS"):
-                    print("# " + clean.descriptors(self.server_pid))
+                    for pid in [self.server_pid, self.runner_pid] + self.shard_pids():
+                        print("# %d: %s" % (pid, clean.descriptors(pid)))
                 # The next test must not be blamed for this one's leftovers.
                 self.rest()
                 fail("not clean %s s after the answer: %s", seconds, "; ".join(left))
