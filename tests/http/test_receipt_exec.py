@@ -96,7 +96,8 @@ def _(pair):
 @test("what is written while it runs, or by what runs beside it, is told")
 def _(pair):
     with Box.make(pair.client) as box:
-        running = box.start(argv=["sleep", "30"])
+        running = box.start(sh="echo up; exec sleep 30")
+        box.wait_output(running, b"up")
         synced(box, {"a": b"1"})
         beside = body_of(pair, box, box.run(argv=["true"]))["files_in"]
         check.equal(beside["others"], 1, "a command that ran already")
