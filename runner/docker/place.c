@@ -29,6 +29,7 @@
 #include "fd.h"
 #include "initmsg.h"
 #include "mnt.h"
+#include "netns_sysctl.h"
 #include "recipe.h"
 #include "str.h"
 #include "wire.h"
@@ -72,15 +73,10 @@ static int place_ids(struct place *p, struct err *err) {
     return apart_ids(p->proc, p->wish.pid, p->wish.pidfd, &p->apart, err);
 }
 
-/* As setup_sockets() of init/setup.c: in the container's network namespace, and by a /proc of our
- * own that is mounted nowhere, since the engine made the container's read-only. */
+/* In the container's network namespace, and by a /proc of our own that is mounted nowhere, since
+ * the engine made the container's read-only. */
 static int place_sockets(struct place *p, struct err *err) {
-    static const char *const values[][2] = {
-        {"sys/net/core/tstamp_allow_data", "0"},
-        {"sys/net/core/optmem_max", "20480"},
-        {"sys/net/core/somaxconn", "128"},
-        {"sys/net/ipv4/tcp_rmem", "4096 32768 6291456"},
-    };
+    static const char *const values[][2] = {NETNS_SYSCTL("sys/")};
     static const struct mnt_option none[] = {{NULL, NULL}};
     struct stat own, theirs;
     struct mnt_fs proc = {-1, -1};

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "init.h"
+#include "netns_sysctl.h"
 
 #ifndef CLONE_NEWTIME
 #define CLONE_NEWTIME 0x80 /* musl 1.2.3 does not name it */
@@ -399,17 +400,8 @@ static int setup_user(struct setup *s) {
     return setgroups(0, NULL);
 }
 
-/* In its network namespace, as far as the kernel lets that be set: sent packets do not come back
- * with their time stamp as messages that nobody reads, little is kept with a socket, few
- * connections wait to be accepted, and what arrives on them meanwhile is little (the buffer of one
- * that is read grows as always). No memory cgroup counts any of it. */
 static int setup_sockets(struct setup *s) {
-    static const char *const values[][2] = {
-        {"/proc/sys/net/core/tstamp_allow_data", "0"},
-        {"/proc/sys/net/core/optmem_max", "20480"},
-        {"/proc/sys/net/core/somaxconn", "128"},
-        {"/proc/sys/net/ipv4/tcp_rmem", "4096 32768 6291456"},
-    };
+    static const char *const values[][2] = {NETNS_SYSCTL("/proc/sys/")};
     (void)s;
     for (size_t i = 0; i < sizeof values / sizeof values[0]; i++) {
         int fd = open(values[i][0], O_WRONLY | O_NOFOLLOW | O_CLOEXEC);

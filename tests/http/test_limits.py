@@ -118,7 +118,9 @@ def tmpfs(pair, place):
         end["cause"] == "memory" or usage["oom_kills"] >= 1, "neither: %s", check.step(answer)
     )
     check.equal(answer["ok"], False, "ok")
-    check.eventually(lambda: shmem() < before + 60000, 10, "the memory of the files is back")
+    # A container is taken away by its engine.
+    soon = 10 if hasattr(pair, "engine") else 2
+    check.eventually(lambda: shmem() < before + 60000, soon, "the memory of the files is back")
     fresh = pair.client.python("x = b'x' * 40000000; print(len(x))", limits={"mem_bytes": 64 * MIB})
     check.equal(check.text(check.ok(fresh)), "40000000\n", "the next run's full budget")
 
@@ -270,24 +272,21 @@ def _(pair):
         cpu_ms(answer),
         wall_ms(answer),
     )
-    # On a machine that is too busy to give it its share, nothing has to hold it back.
-    got = cpu_ms(answer) >= 0.4 * wall_ms(answer)
-    throttled = answer["steps"][0]["usage"].get("throttled_ms", 1)
-    check.true(throttled > 0 or not got, "nothing was throttled")
+    check.true(answer["steps"][0]["usage"].get("throttled_ms", 1) > 0, "nothing was throttled")
 
 
-@test("a CPU limit above the wall limit is legal", case=30)
+@test("a CPU limit above the wall limit is legal", case=30, alone=True)
 def _(pair):
     child = "import time\nwhile time.process_time() < 0.5: pass"
     answer = check.ok(
         pair.client.sh(
             "for i in 1 2; do python3 -c '%s' & done; wait" % child,
             policy="ci",
-            limits={"cpus_milli": 2000, "wall_ms": 15000, "cpu_ms": 16000},
+            limits={"cpus_milli": 2000, "wall_ms": 4000, "cpu_ms": 5000},
         )
     )
-    check.within(950, cpu_ms(answer), 1600, "CPU of two processes")
-    check.within(400, wall_ms(answer), 15000, "wall_ms")
+    check.within(950, cpu_ms(answer), 1300, "CPU of two processes")
+    check.within(400, wall_ms(answer), 2500, "wall_ms")
 
 
 DESCRIPTORS = """

@@ -19,6 +19,8 @@ def _(pair):
 @test("a snapshot that stands on a deleted one counts for what it holds")
 def _(pair):
     box = Box.make(pair.client)
+    # Directories count where they are blocks of a disk.
+    least = 0 if box.get()["disk"] == "memory" else 64 * 1024
     try:
         check.ok(box.sh("head -c 8M /dev/zero > big"))
         first = box.snapshot("first")
@@ -27,8 +29,7 @@ def _(pair):
         box.delete()
     try:
         check.within(8 * MIB, first["added_bytes"], 9 * MIB, "what the first has added")
-        # Directories count where they are blocks of a disk.
-        check.within(0, second["added_bytes"], 64 * 1024, "what the second has added")
+        check.within(0, second["added_bytes"], least, "what the second has added")
         forget(pair.client, first)
         left = status(pair.client.get("/v1/snapshots/" + second["id"]), 200).json()
         check.within(8 * MIB, left["added_bytes"], 9 * MIB, "what is left on its account")

@@ -10,6 +10,7 @@
 #include <sys/syscall.h>
 
 #include "bpf.h"
+#include "seccomp_sets.h"
 #include "unit.h"
 
 #ifdef __x86_64__
@@ -22,8 +23,6 @@
 #define NOTIFY SECCOMP_RET_USER_NOTIF
 #define FAIL(code) (SECCOMP_RET_ERRNO | (uint32_t)(code))
 #define HIGH (1ULL << 32) /* what a 32-bit argument does not have */
-
-static struct seccomp_program programs[2]; /* by enum policy_syscalls */
 
 static uint32_t ask(enum policy_syscalls set, long nr, uint64_t a0, uint64_t a1, uint64_t a2) {
     struct seccomp_data d = {.nr = (int)nr, .arch = ARCH, .args = {a0, a1, a2, 0, 0, 0}};
@@ -122,27 +121,11 @@ static void test_asked(void **state) {
     assert_false(jail_sockets_asked(&note));
 }
 
-static int set_up(void **state) {
-    (void)state;
-    struct err e = {0};
-    for (int set = 0; set < 2; set++) {
-        unit_works(seccomp_build((enum policy_syscalls)set, false, &programs[set], &e), e);
-    }
-    return 0;
-}
-
-static int tear_down(void **state) {
-    (void)state;
-    seccomp_done(&programs[0]);
-    seccomp_done(&programs[1]);
-    return 0;
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_socket_options),
         cmocka_unit_test(test_socket_families),
         cmocka_unit_test(test_asked),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, seccomp_sets_up, seccomp_sets_down);
 }

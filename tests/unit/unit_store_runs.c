@@ -1,35 +1,9 @@
 #include "store_runs.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include "store_file.h"
+#include "store_place.h"
 #include "unit.h"
-
-static char place[64];
-static int dir;
-
-static int setup(void **state) {
-    struct err err = {0};
-    struct store *s = NULL;
-    snprintf(place, sizeof(place), "/tmp/unit-store-runs-XXXXXX");
-    if (mkdtemp(place) == NULL)
-        return -1;
-    dir = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct store_options options = {.dir = dir};
-    unit_works(store_open(&options, &s, &err), err);
-    *state = s;
-    return 0;
-}
-
-static int teardown(void **state) {
-    store_close(*state);
-    store_file_empty(dir, NULL);
-    close(dir);
-    return rmdir(place);
-}
 
 static void put_run(struct store *s, const char *id, enum store_run_state state, uint64_t at_ms) {
     struct err err = {0};
@@ -55,7 +29,8 @@ static void test_the_oldest_run_may_be_one_that_waits(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_the_oldest_run_may_be_one_that_waits, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_oldest_run_may_be_one_that_waits, store_place_up,
+                                        store_place_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,39 +1,14 @@
 #include "store_trace.h"
 
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "store_file.h"
+#include "store_place.h"
 #include "unit.h"
 
 #define GATHERED 80u
 
-static char place[64];
-static int dir;
 static const uint8_t one[16] = {1}, other[16] = {2};
-
-static int setup(void **state) {
-    struct err err = {0};
-    struct store *s = NULL;
-    snprintf(place, sizeof(place), "/tmp/unit-store-trace-XXXXXX");
-    if (mkdtemp(place) == NULL)
-        return -1;
-    dir = open(place, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    struct store_options options = {.dir = dir};
-    unit_works(store_open(&options, &s, &err), err);
-    *state = s;
-    return 0;
-}
-
-static int teardown(void **state) {
-    store_close(*state);
-    store_file_empty(dir, NULL);
-    close(dir);
-    return rmdir(place);
-}
 
 static void put(struct store *s, const char *user, const char *id, const uint8_t *trace,
                 uint64_t now_ms) {
@@ -111,8 +86,10 @@ static void test_the_oldest_go_by_age_and_by_count(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_a_trace_has_its_own_of_its_user, setup, teardown),
-        cmocka_unit_test_setup_teardown(test_the_oldest_go_by_age_and_by_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_a_trace_has_its_own_of_its_user, store_place_up,
+                                        store_place_down),
+        cmocka_unit_test_setup_teardown(test_the_oldest_go_by_age_and_by_count, store_place_up,
+                                        store_place_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
