@@ -135,8 +135,10 @@ class Guard:
             if key == "" and controllers:
                 if owner is None:
                     continue
+                # What the whole host has: systemd gives its services no more than they ask for.
                 at = mounts[key][0]
-                for one in {"cpu", "memory", "pids"} & set(controllers):
+                offered = clean.read(os.path.join(at, "cgroup.controllers")).decode().split()
+                for one in {"cpu", "memory", "pids"} & set(offered):
                     with open(os.path.join(at, "cgroup.subtree_control"), "w") as out:
                         out.write("+" + one)
             if not set(names) & {"memory", "pids", "cpu", "cpuacct", ""}:
