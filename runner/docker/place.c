@@ -65,21 +65,19 @@ static const struct place_dir place_dirs[] = {
     {WIRE_WRITABLE_WORKSPACE, 0755, INITMSG_UID_USER, "workspace", "workspace"},
 };
 
-static int place_ids(struct place *p, struct err *err) {
-    p->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
-    if (p->proc < 0) {
-        return err_sys(err, "opening /proc");
-    }
-    return apart_ids(p->proc, p->wish.pid, p->wish.pidfd, &p->apart, err);
-}
-
 /* In the container's network namespace, and by a /proc of our own that is mounted nowhere, since
- * the engine made the container's read-only. */
+ * the engine made the container's read-only. It shows the processes of this process' namespace, and
+ * whoever makes one must be root where those are: root of a user namespace of the engine's is not.
+ */
 static int place_sockets(struct place *p, struct err *err) {
     static const char *const values[][2] = {NETNS_SYSCTL("sys/")};
     static const struct mnt_option none[] = {{NULL, NULL}};
     struct stat own, theirs;
     struct mnt_fs proc = {-1, -1};
+    p->proc = open("/proc", O_PATH | O_DIRECTORY | O_CLOEXEC);
+    if (p->proc < 0) {
+        return err_sys(err, "opening /proc");
+    }
     if (fstatat(p->proc, "self/ns/net", &own, 0) != 0 || setns(p->wish.pidfd, CLONE_NEWNET) != 0 ||
         fstatat(p->proc, "self/ns/net", &theirs, 0) != 0) {
         return err_sys(err, "entering the network namespace of a container");
@@ -100,6 +98,10 @@ static int place_sockets(struct place *p, struct err *err) {
     }
     mnt_fs_done(&proc);
     return rc;
+}
+
+static int place_ids(struct place *p, struct err *err) {
+    return apart_ids(p->proc, p->wish.pid, p->wish.pidfd, &p->apart, err);
 }
 
 static int place_enter(struct place *p, struct err *err) {
@@ -376,24 +378,23 @@ static int place_dev(struct place *p, struct err *err) {
     return 0;
 }
 
-/* In this order: ids first, which takes the powers outside; what the engine put there goes before
- * anything of ours hides it. */
+/* In this order; what the engine put there goes before anything of ours hides it. */
 static const struct place_step {
     const char *name;
     int (*run)(struct place *p, struct err *err);
 } place_steps[] = {
-    {"ids", place_ids},
-    {"sockets", place_sockets},
-    {"enter", place_enter},
-    {"root", place_readonly},
-    {"strangers", place_strangers},
-    {"etc", place_etc},
-    {"terminals", place_terminals},
-    {"masked", place_masked},
-    {"proc", place_proc},
-    {"base", place_base},
-    {"writable", place_writable},
-    {"dev", place_dev},
+    {"sockets", place_sockets},     /* with the powers of this program */
+    {"ids", place_ids},             /* without, from here on */
+    {"enter", place_enter},         /* its mount namespace */
+    {"root", place_readonly},       /* looked at only */
+    {"strangers", place_strangers}, /* no mount that nobody expects */
+    {"etc", place_etc},             /* the engine's files */
+    {"terminals", place_terminals}, /* made where a volume stood */
+    {"masked", place_masked},       /* what the engine covers in /proc */
+    {"proc", place_proc},           /* hides processes of others */
+    {"base", place_base},           /* the file system that can be written */
+    {"writable", place_writable},   /* its directories, in their places */
+    {"dev", place_dev},             /* read-only */
 };
 
 static void __attribute__((noreturn)) place_child(struct place *p, int sock) {

@@ -27,10 +27,10 @@ static void tar_apart_text(char *text, size_t size) {
 }
 
 int tar_apart_check(struct tar_apart_report *report, enum tar_apart_what what, struct err *err) {
-    uint32_t code = what == TAR_APART_UNPACK ? report->unpacked.code : report->packed.code;
-    uint32_t most = what == TAR_APART_UNPACK ? TAR_READ_MEMORY : TAR_PACK_MEMORY;
-    bool known = what == TAR_APART_UNPACK || report->packed.fileop < FILEOP_CODES;
-    if (report->magic != TAR_APART_MAGIC || report->what != what || code > most || !known)
+    bool known = what == TAR_APART_UNPACK ? report->unpacked.code <= TAR_READ_MEMORY
+                                          : report->packed.code <= TAR_PACK_MEMORY &&
+                                                report->packed.fileop < FILEOP_CODES;
+    if (report->magic != TAR_APART_MAGIC || report->what != what || !known)
         return err_set(err, ERR_PROTOCOL, 0, "the report on an archive makes no sense");
     if (what == TAR_APART_UNPACK) {
         tar_apart_text(report->unpacked.entry, sizeof(report->unpacked.entry));
