@@ -120,6 +120,7 @@ static bool diff_cmd_entry(void *arg, const struct undo_entry *e) {
 static int diff_cmd_run(int argc, char **argv) {
     const char *workspace = NULL;
     const struct opt table[] = {{.name = "workspace",
+                                 .letter = 'w',
                                  .arg = "DIR",
                                  .type = OPT_STRING,
                                  .value = &workspace,
@@ -151,7 +152,9 @@ static int diff_cmd_run(int argc, char **argv) {
     if (rc < 0)
         say_line("diff: %s", err.text);
     else if (!d.found)
-        say_line("diff: there is no entry %s", d.id != NULL ? d.id : "yet");
+        say_line(d.id != NULL ? "diff: there is no entry %s; pinfold log shows them"
+                              : "diff: nothing was changed in this workspace yet",
+                 d.id);
     fd_close(&d.root);
     undo_close(d.u);
     return rc < 0 || !d.found ? CLIENT_EXIT_USAGE : 0;

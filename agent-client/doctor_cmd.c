@@ -75,6 +75,7 @@ static int doctor_check_server(struct rest *rest, const struct target *target) {
     if (rest_perform(rest, &alive, &err) < 0 ||
         (alive.status >= 400 && rest_refusal(&alive, &err) < 0)) {
         puts("not reachable");
+        fflush(stdout);
         say_line("%s", err.text);
         return -1;
     }
@@ -84,18 +85,21 @@ static int doctor_check_server(struct rest *rest, const struct target *target) {
     fflush(stdout);
     if (rest_perform(rest, &me, &err) < 0) {
         puts("not checked");
+        fflush(stdout);
         say_line("%s", err.text);
         return -1;
     }
     puts(me.status == 401 || me.status == 403 ? "refused" : "accepted");
     if (me.status == 401 || me.status == 403) {
         rest_refusal(&me, &err);
-        say_line("%s Ask whoever runs the server for a token and set PINFOLD_TOKEN.", err.text);
+        fflush(stdout);
+        say_line("%s", err.text);
         return -1;
     }
     if (rest_perform(rest, &ready, &err) < 0 ||
         (ready.status >= 400 && rest_refusal(&ready, &err) < 0)) {
         puts("ready   no");
+        fflush(stdout);
         say_line("%s", err.text);
         return 1;
     }

@@ -169,7 +169,7 @@ static int exec_cmd_run_inside(int argc, char **argv) {
 
 const struct client_cmd exec_cmd = {
     .name = "exec",
-    .about = "run a command in a sandbox and show what it prints",
+    .about = "run a command on the files of this directory, in a sandbox",
     .run = exec_cmd_run,
 };
 

@@ -23,27 +23,32 @@ static void help_overview(void) {
          "  PINFOLD_TOKEN    who you are\n"
          "  PINFOLD_CA       HTTPS: file with the certificate of your own authority; --ca "
          "overrides\n"
-         "  PINFOLD_SANDBOX  the sandbox that pinfold exec means");
+         "  PINFOLD_SANDBOX  the sandbox that pinfold exec and pinfold shell mean");
 }
 
 static int help_run(int argc, char **argv) {
     const struct client_cmd *cmd;
-    char *args[] = {argv[0], "--help", NULL};
+    char *args[] = {argv[0], "--help", NULL, NULL};
 
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         help_overview();
         return 0;
     }
     cmd = client_cmd_find(argv[1]);
-    if (cmd == NULL || argc > 2) {
-        say_line("there is no command %s; try pinfold help", argv[argc > 2 ? 2 : 1]);
+    if (cmd == NULL) {
+        say_line("there is no command %s; try pinfold help", argv[1]);
         return CLIENT_EXIT_USAGE;
     }
-    if (cmd == &help_cmd)
+    if (cmd == &help_cmd) {
         help_overview();
-    else
+        return 0;
+    }
+    if (argc == 2)
         return cmd->run(2, args);
-    return 0;
+    /* "help sandbox create" */
+    args[1] = argv[2];
+    args[2] = "--help";
+    return cmd->run(3, args);
 }
 
 const struct client_cmd help_cmd = {

@@ -132,6 +132,12 @@ static int permission_trust_run(int argc, char **argv) {
             putchar('\n');
         }
     fflush(stdout);
+    if (!o.revoke && loosens == 0) {
+        say_line("permission trust: there is nothing to trust: this workspace has no "
+                 ".pinfold/permissions.rules with a line that allows something");
+        permission_cmd_done(&r);
+        return CLIENT_EXIT_USAGE;
+    }
     if (!o.revoke && !o.yes && ask_person("Trust them?", "yn") != 'y') {
         say_line("permission trust: nothing was changed; --yes trusts without asking");
         permission_cmd_done(&r);

@@ -88,7 +88,7 @@ static int sandbox_create_check(struct sandbox_create_options *o, const char *di
     if (disk != NULL && (strcmp(disk, "memory") == 0 || strcmp(disk, "file") == 0))
         o->storage = disk;
     else if (disk != NULL && str_bytes(disk, &o->limits.value[LIMIT_DISK_BYTES], err) < 0)
-        return err_wrap(err, "option --disk");
+        return err_wrap(err, "option --disk, which also takes memory and file");
     if (body_parts_check_pairs(&o->env, "env", err) < 0 ||
         body_parts_check_pairs(&o->metadata, "meta", err) < 0)
         return -1;

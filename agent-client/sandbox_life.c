@@ -224,7 +224,7 @@ static int sandbox_life_do_ttl(struct rest *rest, int argc, char **argv, const v
     (void)argc;
     (void)options;
     if (str_duration_ms(argv[1], &ms, err) < 0)
-        return -1;
+        return err_wrap(err, "sandbox ttl");
     body = json_pack("{s:I}", "ttl_ms", (json_int_t)ms);
     if (body == NULL)
         return body_parts_memory(err);

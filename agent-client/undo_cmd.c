@@ -174,6 +174,7 @@ static int undo_cmd_parse(struct undo_cmd_options *o, const char *usage, const c
     bool back = strcmp(argv[0], "undo") == 0 || strcmp(argv[0], "redo") == 0;
     struct opt table[6] = {
         {.name = "workspace",
+         .letter = 'w',
          .arg = "DIR",
          .type = OPT_STRING,
          .value = &o->workspace,

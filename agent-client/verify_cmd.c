@@ -20,9 +20,9 @@ struct verify_cmd {
     json_t *reports; /* with --json */
 };
 
-static const char verify_cmd_usage[] = "pinfold verify [options] VERIFIER NAME=VALUE...\n"
-                                       "       pinfold verify [options] --checks FILE\n"
-                                       "       pinfold verify --list";
+static const char verify_cmd_usage[] = "pinfold verify [options] VERIFIER NAME=VALUE…\n"
+                                       "pinfold verify [options] --checks FILE\n"
+                                       "pinfold verify --list";
 static const char verify_cmd_about[] =
     "Judges what came out, by code: tests, tables, sums, JSON. Runs nothing and asks nobody.\n"
     "Each failure is shown with its name, file, line and message.\n\n"

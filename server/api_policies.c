@@ -249,7 +249,8 @@ void api_policies_get(struct server *s, struct http_req *req, const struct route
         return;
     const struct link_policy *p = link_policy(shard, args->value[0]);
     if (p == NULL) {
-        api_error_set(&error, 404, "not_found", NULL, "There is no such policy.");
+        api_error_set(&error, 404, "not_found", NULL,
+                      "There is no such policy; GET /v1/policies lists them.");
         http_reply_error(req, &error);
         return;
     }

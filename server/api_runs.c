@@ -199,8 +199,8 @@ const struct link_policy *api_runs_policy(struct server *s, const char *name, en
         policy = link_policy(shard, name); /* each may give less of something */
     }
     if (policy == NULL) {
-        api_error_set(error, 400, "unknown_policy", "/policy", "There is no policy named %s.",
-                      name);
+        api_error_set(error, 400, "unknown_policy", "/policy",
+                      "There is no policy named %s; GET /v1/policies lists them.", name);
         return NULL;
     }
     return policy;

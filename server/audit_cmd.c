@@ -205,7 +205,8 @@ static int audit_cmd_do(const struct audit_cmd_action *a, const struct audit_cmd
         return 2;
     }
     if (result.help) {
-        snprintf(usage, sizeof(usage), "pinfold-server audit %s %s", a->name, a->usage);
+        snprintf(usage, sizeof(usage), "pinfold-server audit %s%s%s", a->name,
+                 *a->usage != '\0' ? " " : "", a->usage);
         opt_help(stdout, usage, a->about, a->table);
         return 0;
     }

@@ -19,8 +19,8 @@ static int image_check_read(const char *name, uint8_t sha256[32], struct api_err
     fd_cleanup int dir = open(STATE_IMAGES, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir >= 0 && image_read(dir, name, &image, NULL) == 0 && image_ref_hex(image.sha256, sha256))
         return 0;
-    return api_error_set(error, 400, "unknown_image", "/image", "There is no image named %s.",
-                         name);
+    return api_error_set(error, 400, "unknown_image", "/image",
+                         "There is no image named %s; GET /v1/images lists them.", name);
 }
 
 /* The runner's own: nothing of it lies in the state directory. */

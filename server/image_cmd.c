@@ -278,6 +278,8 @@ static int image_cmd_do(const struct image_args *args, const struct image_action
 
     if (action->run != image_cmd_list && geteuid() != 0)
         return err_set(err, ERR_INVALID, EPERM, "only root can change images");
+    if (action->operands > 0 && image_check_name(args->operand[1], err) < 0)
+        return -1;
     if (state_open(args->state, &state, err) < 0)
         return -1;
     images = state_open_dir(&state, STATE_IMAGES, err);
@@ -349,6 +351,6 @@ static int image_cmd_run(int argc, char **argv) {
 
 const struct subcommand image_cmd = {
     .name = "image",
-    .about = "import, list and remove root file systems",
+    .about = "import, pull, list and remove root file systems",
     .run = image_cmd_run,
 };

@@ -42,8 +42,9 @@ int listen_open(const char *address, uint16_t port, uint16_t *bound, struct err 
     int rc = fd < 0 ? err_sys(err, "making the listening socket") : 0;
     if (rc == 0 && listen_bind(fd, to, err) < 0) {
         if (errno == EADDRINUSE)
-            rc = err_set(err, ERR_STATE, errno, "port %u of %s is in use by another program", port,
-                         address);
+            rc = err_set(err, ERR_STATE, errno,
+                         "port %u of %s is in use by another program; choose another with --port",
+                         port, address);
         else
             rc = err_sys(err, "listening on port %u of %s", port, address);
     }

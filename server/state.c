@@ -81,6 +81,10 @@ int state_open_dir(const struct state *s, const char *name, struct err *err) {
     };
     long fd = syscall(SYS_openat2, s->dir, name, &how, sizeof(how));
 
+    if (fd < 0 && errno == ENOENT)
+        return err_set(err, ERR_SYSTEM, ENOENT,
+                       "there is no %s/%s; pinfold-server init makes what a state directory lacks",
+                       s->path, name);
     if (fd < 0)
         return err_sys(err, "cannot open %s/%s", s->path, name);
     return (int)fd;

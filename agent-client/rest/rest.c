@@ -255,6 +255,7 @@ static int rest_start(struct rest_line *l, struct rest_call *call, struct err *e
 
     call->status = 0;
     call->error = (struct api_error){0};
+    call->anonymous = h->target->token[0] == '\0';
     if (len < 0 || (size_t)len >= sizeof(url))
         return err_set(err, ERR_INVALID, 0, "the request path is too long");
     rc = curl_easy_setopt(l->easy, CURLOPT_URL, url);
@@ -295,7 +296,8 @@ static int rest_fail(struct rest_line *l, CURLcode rc, struct err *err) {
         return -1;
     curl_easy_getinfo(l->easy, CURLINFO_CONNECT_TIME_T, &connected);
     if (rest_never_connected(rc) || (rc == CURLE_OPERATION_TIMEDOUT && connected == 0))
-        return err_set(err, ERR_SYSTEM, ECONNREFUSED, "the server at %s cannot be reached: %s", url,
+        return err_set(err, ERR_SYSTEM, ECONNREFUSED,
+                       "the server at %s cannot be reached: %s; PINFOLD_URL says where it is", url,
                        why);
     return err_set(err, ERR_SYSTEM, ECONNRESET, "the connection to %s was lost: %s", url, why);
 }
@@ -447,8 +449,11 @@ int rest_refusal(const struct rest_call *call, struct err *err) {
 
     if (call->status == 401)
         return err_set(err, ERR_INVALID, call->status,
-                       "the server does not know the token in PINFOLD_TOKEN, or that is not set; "
-                       "its administrator has one for you");
+                       call->anonymous
+                           ? "PINFOLD_TOKEN is not set; the server's administrator has a token "
+                             "for you"
+                           : "the server does not know the token in PINFOLD_TOKEN, or no longer "
+                             "(it may have expired); its administrator has one for you");
     if (e->field[0] != '\0')
         return err_set(err, ERR_INVALID, call->status, "%s (field %s)", e->message, e->field);
     return err_set(err, ERR_INVALID, call->status, "%s", e->message);

@@ -54,6 +54,7 @@ struct rest_call {
 
     /* Answers: */
     int status;             /* HTTP status; 0 = no answer came */
+    bool anonymous;         /* it was sent without a token */
     struct api_error error; /* of a status of 400 and more */
 };
 

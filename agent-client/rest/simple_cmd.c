@@ -1,5 +1,7 @@
 #include "simple_cmd.h"
 
+#include <string.h>
+
 #include "say.h"
 
 /* Options on both sides of operands: the operands go to the end of argv. -> index of the first. */
@@ -33,7 +35,7 @@ int simple_cmd_parse(const struct simple_cmd *cmd, int argc, char **argv, int *r
                         : opt_parse(table, argc, argv, &result, &err);
 
     if (rc < 0) {
-        say_line("%s: %s", cmd->name, err.text);
+        say_line("%s: %s (see pinfold %s --help)", cmd->name, err.text, cmd->name);
         return -1;
     }
     if (cmd->mixed)
@@ -44,11 +46,17 @@ int simple_cmd_parse(const struct simple_cmd *cmd, int argc, char **argv, int *r
     }
     *rest = result.rest;
     if (argc - result.rest > cmd->max_operands) {
-        say_line("%s: unexpected argument %s", cmd->name, argv[result.rest + cmd->max_operands]);
+        say_line("%s: unexpected argument %s (see pinfold %s --help)", cmd->name,
+                 argv[result.rest + cmd->max_operands], cmd->name);
         return -1;
     }
     if (argc - result.rest < cmd->min_operands) {
-        say_line("%s: too few arguments (see pinfold %s --help)", cmd->name, cmd->name);
+        size_t line = strcspn(cmd->usage, "\n");
+
+        if (cmd->usage[line] == '\0')
+            say_line("%s: too few arguments; use it like this: %s", cmd->name, cmd->usage);
+        else
+            say_line("%s: too few arguments (see pinfold %s --help)", cmd->name, cmd->name);
         return -1;
     }
     return 1;

@@ -225,7 +225,8 @@ static int undo_back_chosen(struct undo_back *b, const struct undo_records *all,
         c->id != NULL ? undo_back_find(all, c->id) : undo_back_pick(all, c->path, b->redo);
 
     if (first == NULL && c->id != NULL)
-        return err_set(err, ERR_INVALID, 0, "there is no entry %.40s", c->id);
+        return err_set(err, ERR_INVALID, 0, "there is no entry %.40s; pinfold log shows them",
+                       c->id);
     if (first == NULL)
         return err_set(err, ERR_STATE, 0, "there is nothing to %s%s%.200s",
                        b->redo ? "redo" : "undo", c->path != NULL ? " of " : "",

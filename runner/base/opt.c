@@ -15,6 +15,7 @@ struct opt_scan {
 };
 
 #define OPT_ROWS_MAX 64
+#define OPT_HELP_WIDTH 100 /* columns */
 
 static int opt_list_add(struct opt_list *list, const char *text, struct err *err) {
     if (list->count >= OPT_LIST_MAX)
@@ -134,6 +135,27 @@ static int opt_label(char *out, size_t size, const struct opt *o) {
                     o->arg ? o->arg : "");
 }
 
+/* One row: `text` wrapped at OPT_HELP_WIDTH, always in its own column. */
+static void opt_row(FILE *out, int width, const char *label, const char *text) {
+    size_t room =
+        (size_t)(width < OPT_HELP_WIDTH / 2 ? OPT_HELP_WIDTH - 4 - width : OPT_HELP_WIDTH / 2);
+    fprintf(out, "  %-*s  ", width, label);
+    for (;;) {
+        size_t len = strlen(text), n = len;
+        if (len > room)
+            for (n = room; n > 0 && text[n] != ' '; n--)
+                ;
+        if (n == 0) /* a word that is longer than the column */
+            n = strcspn(text, " ");
+        fprintf(out, "%.*s\n", (int)n, text);
+        text += n;
+        if (*text == '\0')
+            return;
+        text++;
+        fprintf(out, "%*s", width + 4, "");
+    }
+}
+
 void opt_help(FILE *out, const char *usage, const char *about, const struct opt *table) {
     static const struct opt help = {
         .name = "help", .letter = 'h', .type = OPT_FLAG, .help = "show this and exit"};
@@ -147,10 +169,10 @@ void opt_help(FILE *out, const char *usage, const char *about, const struct opt 
     for (const struct opt *o = table; o->name; o++) {
         opt_label(label, sizeof(label), o);
         if (o->help)
-            fprintf(out, "  %-*s  %s\n", width, label, o->help);
+            opt_row(out, width, label, o->help);
         else
             fprintf(out, "  %s\n", label);
     }
     opt_label(label, sizeof(label), &help);
-    fprintf(out, "  %-*s  %s\n", width, label, help.help);
+    opt_row(out, width, label, help.help);
 }

@@ -43,5 +43,6 @@ struct opt_result {
 /* Parses argv[1…]. Stops at the first operand or at "--". The table ends with .name == NULL. */
 int opt_parse(const struct opt *table, int argc, char **argv, struct opt_result *result,
               struct err *err);
-/* Prints `usage` (the synopsis lines), `about`, then one aligned line per option. */
+/* Prints `usage` (the synopsis lines), `about`, then the options, aligned and
+ * wrapped at 100 columns. */
 void opt_help(FILE *out, const char *usage, const char *about, const struct opt *table);

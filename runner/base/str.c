@@ -12,28 +12,34 @@ bool str_copy(char *dst, size_t size, const char *src) {
     return true;
 }
 
-/* Reads the digits at *text and moves *text behind them. */
-static int str_digits(const char **text, uint64_t *value, struct err *err) {
-    const char *p = *text;
+static int str_is_not(const char *text, const char *wanted, struct err *err) {
+    char shown[48];
+    str_escape(shown, sizeof(shown), text, strlen(text));
+    return err_set(err, ERR_INVALID, 0, "\"%s\" is not %s", shown, wanted);
+}
+
+/* Reads the digits that `text` begins with; *rest is what follows them, `text` when there are none.
+ */
+static int str_digits(const char *text, const char **rest, uint64_t *value, struct err *err) {
+    const char *p = text;
     uint64_t v = 0;
-    if (*p < '0' || *p > '9')
-        return err_set(err, ERR_INVALID, 0, "not a whole decimal number");
     for (; *p >= '0' && *p <= '9'; p++) {
         if (__builtin_mul_overflow(v, 10u, &v) ||
             __builtin_add_overflow(v, (uint64_t)(*p - '0'), &v))
             return err_set(err, ERR_INVALID, 0, "the number is too large");
     }
-    *text = p;
+    *rest = p;
     *value = v;
     return 0;
 }
 
 int str_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value, struct err *err) {
-    uint64_t v;
-    if (str_digits(&text, &v, err) < 0)
+    const char *rest = text;
+    uint64_t v = 0;
+    if (str_digits(text, &rest, &v, err) < 0)
         return -1;
-    if (*text)
-        return err_set(err, ERR_INVALID, 0, "not a whole decimal number");
+    if (rest == text || *rest)
+        return str_is_not(text, "a whole decimal number", err);
     if (v < min || v > max)
         return err_set(err, ERR_INVALID, 0, "%" PRIu64 " is not between %" PRIu64 " and %" PRIu64,
                        v, min, max);
@@ -47,20 +53,21 @@ struct str_unit {
 };
 
 /* A number and one suffix of the table, which ends with .suffix == NULL. */
-static int str_with_unit(const char *text, const struct str_unit *units, const char *expected,
+static int str_with_unit(const char *text, const struct str_unit *units, const char *wanted,
                          uint64_t *value, struct err *err) {
-    uint64_t v;
-    if (str_digits(&text, &v, err) < 0)
-        return err_wrap(err, "expected %s", expected);
-    for (const struct str_unit *u = units; u->suffix; u++) {
-        if (strcmp(text, u->suffix) != 0)
+    const char *rest = text;
+    uint64_t v = 0;
+    if (str_digits(text, &rest, &v, err) < 0)
+        return -1;
+    for (const struct str_unit *u = units; rest != text && u->suffix; u++) {
+        if (strcmp(rest, u->suffix) != 0)
             continue;
         if (__builtin_mul_overflow(v, u->factor, &v))
             return err_set(err, ERR_INVALID, 0, "the number is too large");
         *value = v;
         return 0;
     }
-    return err_set(err, ERR_INVALID, 0, "unknown unit; expected %s", expected);
+    return str_is_not(text, wanted, err);
 }
 
 int str_bytes(const char *text, uint64_t *bytes, struct err *err) {
@@ -69,7 +76,8 @@ int str_bytes(const char *text, uint64_t *bytes, struct err *err) {
         {"M", 1ULL << 20}, {"g", 1ULL << 30}, {"G", 1ULL << 30}, {"t", 1ULL << 40},
         {"T", 1ULL << 40}, {NULL, 0},
     };
-    return str_with_unit(text, units, "bytes such as 65536, 64k, 256M or 1G", bytes, err);
+    return str_with_unit(text, units, "a number of bytes such as 65536, 64k, 256M or 1G", bytes,
+                         err);
 }
 
 int str_duration_ms(const char *text, uint64_t *ms, struct err *err) {

@@ -12,7 +12,8 @@ bool str_copy(char *dst, size_t size, const char *src);
 
 /* Decimal, no sign, no blanks, no leading '+'; min <= value <= max. */
 int str_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value, struct err *err);
-/* "64", "64k", "256M", "1G" (powers of 1024) -> bytes. */
+/* "64", "64k", "256M", "1G" (powers of 1024) -> bytes. As the others here, what it refuses it shows
+ * (escaped, cut at 47 bytes): nothing that is secret may be read with it. */
 int str_bytes(const char *text, uint64_t *bytes, struct err *err);
 /* "1500ms", "30s", "5m", "2h"; a bare number is seconds -> milliseconds. */
 int str_duration_ms(const char *text, uint64_t *ms, struct err *err);

@@ -117,7 +117,7 @@ static int main_wait(struct main_runner *r, struct loop *loop, const struct make
     while (!maker_swept(m)) {
         if (clock_mono_ns() > deadline) {
             const char *health = engine_health(maker_engine(m));
-            return err_set(err, ERR_STATE, 0, "%s (socket %s)",
+            return err_set(err, ERR_STATE, 0, "%s (socket %s, which --engine names)",
                            *health ? health : "the containers of an earlier start do not go",
                            r->opt.engine);
         }
@@ -290,23 +290,23 @@ int main(int argc, char **argv) {
     const struct opt table[] = {
         {"state", 0, "DIR", OPT_STRING, &r.opt.state, 0, 0, "state directory (required)"},
         {"engine", 0, "SOCKET", OPT_STRING, &r.opt.engine, 0, 0,
-         "the engine's Unix socket [/var/run/docker.sock]"},
+         "the engine's Unix socket (/var/run/docker.sock)"},
         {"host-image", 0, "REF", OPT_STRING, &r.opt.host_image, 0, 0,
          "an image of the engine that stands for image \"host\", which requests get by default, "
          "as it is at start"},
         {"policies", 0, "DIR", OPT_STRING, &r.opt.policies, 0, 0,
-         "policy files, owned by root [/etc/pinfold/policies]"},
+         "policy files, owned by root (/etc/pinfold/policies)"},
         {"server-user", 0, "NAME", OPT_STRING, &r.opt.server_user, 0, 0,
-         "the user that may connect [pinfold]"},
-        {"slots", 0, "N", OPT_U64, &r.opt.slots, 1, 512, "runs at once [16]"},
-        {"sandboxes", 0, "N", OPT_U64, &r.opt.sandboxes, 0, 1200, "sandboxes at once [128]"},
+         "the user that may connect (pinfold)"},
+        {"slots", 0, "N", OPT_U64, &r.opt.slots, 1, 512, "runs at once (16)"},
+        {"sandboxes", 0, "N", OPT_U64, &r.opt.sandboxes, 0, 1200, "sandboxes at once (128)"},
         {"layer-bytes", 0, "SIZE", OPT_BYTES, &r.opt.layer_bytes, 0, 0,
-         "what snapshots may hold [4G]; 0 = anything"},
+         "what snapshots may hold (4G); 0 = anything"},
         {"keep", 0, "TIME", OPT_DURATION, &r.opt.keep_ms, 0, 24 * 60 * 60 * 1000,
-         "how long sandboxes wait for a server that comes back [1m]; 0 ends them at once"},
-        {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 64, "containers kept ready, per kind [4]"},
+         "how long sandboxes wait for a server that comes back (1m); 0 ends them at once"},
+        {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 64, "containers kept ready, per kind (4)"},
         {"init", 0, "FILE", OPT_STRING, &r.opt.init, 0, 0,
-         "the program for process 1 of containers [pinfold-init beside this one]"},
+         "the program for process 1 of containers (pinfold-init beside this one)"},
         {"check", 0, NULL, OPT_FLAG, &r.opt.check, 0, 0,
          "prove the limits, print the results and exit"},
         {0},

@@ -138,7 +138,7 @@ int policy_set_load(const char *dir, struct policy_set *out, struct err *err) {
     struct policy_set set = {0};
     fd_cleanup int fd = policy_open(AT_FDCWD, dir, O_DIRECTORY);
     if (fd < 0)
-        return err_sys(err, "cannot open the policy directory %s", dir);
+        return err_sys(err, "cannot open the policy directory %s, which --policies names", dir);
     if (policy_check_owner(fd, S_IFDIR, dir, err) != 0)
         return -1;
     DIR *stream = fdopendir(fd);

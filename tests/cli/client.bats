@@ -179,6 +179,9 @@ END
     PINFOLD_TOKEN=pf_secret apart "$PINFOLD" run -- hello
     is "$status" 125
     has "$err" "does not know the token in PINFOLD_TOKEN"
+    PINFOLD_TOKEN='' apart "$PINFOLD" run -- hello
+    is "$status" 125
+    has "$err" "PINFOLD_TOKEN is not set"
     PINFOLD_TOKEN=$'pf_secret\r\nX: y' apart "$PINFOLD" run -- hello
     is "$status" 125
     [[ $err != *secret* ]]
@@ -188,6 +191,7 @@ END
     PINFOLD_URL=http://127.0.0.1:1 apart "$PINFOLD" run -- touch here
     is "$status" 125
     has "$err" "cannot be reached"
+    has "$err" "PINFOLD_URL says where it is"
     has "$err" "nothing was run"
     is "$(wc -l <"$BATS_TEST_TMPDIR/err")" 1
     [[ ! -e here ]]
@@ -364,9 +368,28 @@ hang() {
     has "$out" "not reachable"
 }
 
+@test "a wrong argument is told with what it was, and how it would be right" {
+    while IFS='|' read -r words sentence; do
+        # shellcheck disable=SC2086
+        apart "$PINFOLD" $words
+        has "$err" "$sentence"
+    done <<'END'
+run --pids x -- true|option --pids: "x" is not a whole decimal number
+run --pids 0 -- true|option --pids: 0 is not between 1 and 32768
+run --wall 5x -- true|option --wall: "5x" is not a duration such as 1500ms, 30s, 5m or 2h
+run --mem 1q -- true|option --mem: "1q" is not a number of bytes such as 65536, 64k, 256M or 1G
+sandbox create --disk nope|option --disk, which also takes memory and file: "nope" is not
+sandbox ttl sb_x nope|sandbox ttl: "nope" is not a duration
+sandbox ttl sb_x|too few arguments; use it like this: pinfold sandbox ttl ID TIME
+replay|too few arguments; use it like this: pinfold replay [--json] RUN
+policies a b|unexpected argument b (see pinfold policies --help)
+END
+}
+
 @test "every command has a help worth reading, and wrong ones are told" {
-    for command in run runs policies doctor version help; do
+    for command in run runs policies doctor version help agent exec verify token undo log diff; do
         apart "$PINFOLD" "$command" --help
+        is "$command $(awk 'length > 100' <<<"$out")" "$command "
         is "$command $status" "$command 0"
         has "$out" pinfold
         is "$err" ""
@@ -375,6 +398,9 @@ hang() {
     done
     apart "$PINFOLD" run --help
     has "$out" Examples
+    apart "$PINFOLD" help sandbox create
+    is "$status" 0
+    has "$out" "pinfold sandbox create [options]"
     apart "$PINFOLD" dance
     is "$status" 2
     apart "$PINFOLD"

@@ -189,6 +189,34 @@ static void test_help_text(void **state) {
     free(text);
 }
 
+static void test_help_is_wrapped(void **state) {
+    (void)state;
+    bool flag = false;
+    char word[121];
+    memset(word, 'w', sizeof(word) - 1);
+    word[sizeof(word) - 1] = '\0';
+    const struct opt table[] = {
+        {"exact", 0, NULL, OPT_FLAG, &flag, 0, 0,
+         "what fills the line up to its last column, and has nothing behind it: it stays whole."},
+        {"more", 0, NULL, OPT_FLAG, &flag, 0, 0,
+         "what is longer than the line, so that the word at its end stands in the next one: here"},
+        {"word", 0, NULL, OPT_FLAG, &flag, 0, 0, word},
+        {0},
+    };
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    assert_non_null(out);
+    opt_help(out, "program", "Does it.", table);
+    fclose(out);
+    assert_non_null(strstr(text, "\n      --exact  what fills the line up to its last column, and "
+                                 "has nothing behind it: it stays whole.\n"));
+    assert_non_null(strstr(text, "\n      --more   what is longer than the line, so that the word "
+                                 "at its end stands in the next one:\n               here\n"));
+    assert_non_null(strstr(text, word)); /* nowhere to break it: whole */
+    free(text);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_type),
@@ -199,6 +227,7 @@ int main(void) {
         cmocka_unit_test(test_hostile_names_are_escaped),
         cmocka_unit_test(test_lists_are_bounded),
         cmocka_unit_test(test_help_text),
+        cmocka_unit_test(test_help_is_wrapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

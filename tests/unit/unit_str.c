@@ -99,6 +99,22 @@ static void test_duration(void **state) {
     assert_int_equal(v, 5);
 }
 
+static void test_what_is_refused_is_shown(void **state) {
+    (void)state;
+    struct err err = {0};
+    uint64_t v;
+    unit_fails(str_u64("1\x1b\"", 0, 9, &v, &err), err, ERR_INVALID);
+    assert_string_equal(err.text, "\"1\\x1b\\x22\" is not a whole decimal number");
+    unit_fails(str_u64("", 0, 9, &v, &err), err, ERR_INVALID);
+    assert_string_equal(err.text, "\"\" is not a whole decimal number");
+    unit_fails(str_bytes("1x", &v, &err), err, ERR_INVALID);
+    assert_string_equal(err.text, "\"1x\" is not a number of bytes such as 65536, 64k, 256M or 1G");
+    unit_fails(str_duration_ms("s", &v, &err), err, ERR_INVALID);
+    assert_string_equal(err.text, "\"s\" is not a duration such as 1500ms, 30s, 5m or 2h");
+    unit_fails(str_bytes("99999999999999999999", &v, &err), err, ERR_INVALID);
+    assert_string_equal(err.text, "the number is too large");
+}
+
 static void test_names(void **state) {
     (void)state;
     char longest[65];
@@ -191,10 +207,11 @@ static void test_human(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy),        cmocka_unit_test(test_u64),
-        cmocka_unit_test(test_bytes),       cmocka_unit_test(test_duration),
-        cmocka_unit_test(test_names),       cmocka_unit_test(test_escape),
-        cmocka_unit_test(test_escape_cuts), cmocka_unit_test(test_human),
+        cmocka_unit_test(test_copy),   cmocka_unit_test(test_u64),
+        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_duration),
+        cmocka_unit_test(test_names),  cmocka_unit_test(test_what_is_refused_is_shown),
+        cmocka_unit_test(test_escape), cmocka_unit_test(test_escape_cuts),
+        cmocka_unit_test(test_human),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
