@@ -2,6 +2,7 @@
 #include "clock.h"
 
 #include <errno.h>
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "id.h"
 #include "idempotency.h"
 #include "json_out.h"
+#include "packet.h"
 #include "receipt_exec.h"
 #include "receipt_run.h"
 #include "sandbox.h"
@@ -33,6 +35,8 @@ struct api_exec_job {
     char keyed[EXEC_ID_SIZE]; /* the id that an Idempotency-Key stands for; "" = none */
     uint8_t hash[EXEC_HASH_SIZE];
     struct exec_request request;
+    struct packet_parts parts; /* of one that is large: copied … */
+    uint8_t input_sha256[32];  /* … and hashed, by the worker */
     struct api_error error;
     int rc;
 };
@@ -185,7 +189,7 @@ static int api_exec_check_quota(const struct api_exec_job *job, struct api_error
     return rc;
 }
 
-static struct exec *api_exec_start(struct execs *set, const struct api_exec_job *job,
+static struct exec *api_exec_start(struct execs *set, struct api_exec_job *job,
                                    struct api_error *error) {
     const struct exec_request *r = &job->request;
     struct sandbox *sb = set->sandbox;
@@ -228,7 +232,7 @@ static struct exec *api_exec_start(struct execs *set, const struct api_exec_job 
     }
     x->receipt = receipt_exec_new(sb, r, &mark);
     execs_insert(set, x);
-    if (exec_send(x, r, &err) == 0)
+    if (exec_send(x, r, &job->parts, &err) == 0)
         return x;
     job->req->audit_seq = mark.seq; /* that it failed after all is recorded, too */
     accounts_budget_release(&x->hold);
@@ -307,6 +311,22 @@ static void api_exec_decode(struct work_job *job) {
         exec_request_hash(&j->request, j->hash);
 }
 
+/* What would hold the loop up for long. */
+static void api_exec_decode_large(struct work_job *job) {
+    struct api_exec_job *j = (struct api_exec_job *)(void *)job;
+    struct run_request *r = &j->request.run;
+    api_exec_decode(job);
+    if (j->rc < 0)
+        return;
+    struct request_bytes *input = r->steps[0].input.data != NULL ? &r->steps[0].input : &r->input;
+    if (input->data != NULL) {
+        crypto_hash_sha256(j->input_sha256, (const unsigned char *)input->data, input->len);
+        input->sha256 = j->input_sha256;
+    }
+    /* Stdin that goes on later goes through a pipe from the beginning. */
+    packet_parts_make(&j->parts, r, 0, PACKET_FILES | (j->request.stdin_open ? 0u : PACKET_INPUT));
+}
+
 static void api_exec_decode_done(struct work_job *job) {
     struct api_exec_job *j = (struct api_exec_job *)(void *)job;
     if (j->req != NULL)
@@ -317,6 +337,7 @@ static void api_exec_decode_done(struct work_job *job) {
         http_reply_error(j->req, &j->error);
     else if (j->rc == 0)
         exec_request_done(&j->request); /* nobody was told of it, so nothing is owed */
+    packet_parts_done(&j->parts);
     free(j->body);
     free(j);
 }
@@ -330,6 +351,7 @@ void api_exec_create(struct server *s, struct http_req *req, const struct route_
     struct api_error error = {0};
     struct api_exec_job here = {.server = s, .req = req, .body = req->body, .len = req->body_len};
     bool large = req->body_len > SERVER_INLINE_MAX;
+    packet_parts_init(&here.parts);
     if (sandbox_mine(s, req, args->value[0]) == NULL)
         return;
     idempotency_exec_id(req, here.keyed, &error);
@@ -354,7 +376,7 @@ void api_exec_create(struct server *s, struct http_req *req, const struct route_
     }
     *j = here; /* keyed is looked at in its new place */
     memcpy(j->sandbox, args->value[0], strnlen(args->value[0], sizeof(j->sandbox) - 1));
-    j->job = (struct work_job){.run = api_exec_decode, .done = api_exec_decode_done};
+    j->job = (struct work_job){.run = api_exec_decode_large, .done = api_exec_decode_done};
     j->body = http_take_body(req, &j->len);
     req->owner = j;
     req->gone = api_exec_gone;

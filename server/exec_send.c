@@ -12,6 +12,11 @@
 #include "packet.h"
 #include "spec.h"
 
+struct exec_send_what {
+    const struct run_request *run;
+    struct packet_parts *parts;
+};
+
 /* The stdin that came with the request, when more will follow. */
 struct exec_send_first {
     struct exec_feed feed;
@@ -54,14 +59,11 @@ static int exec_send_stdin_pipe(struct packet *p, int *write_end, struct err *er
     return 0;
 }
 
-static int exec_send_stdin(struct packet *p, struct exec *x, const struct run_request *req,
+static int exec_send_stdin(struct packet *p, struct exec *x, const struct exec_send_what *what,
                            int *write_end, struct err *err) {
-    struct request_bytes input = request_input(req, 0);
     if ((x->flags & EXEC_STDIN_OPEN) != 0)
         return exec_send_stdin_pipe(p, write_end, err);
-    if (input.data == NULL)
-        return 0;
-    return packet_attach_memory(p, WIRE_FD_STDIN, "stdin", input.data, input.len, err);
+    return packet_attach_input(p, what->parts, what->run, 0, err);
 }
 
 static int exec_send_outputs(struct packet *p, struct exec *x, struct err *err) {
@@ -78,15 +80,15 @@ static int exec_send_outputs(struct packet *p, struct exec *x, struct err *err) 
 }
 
 /* Descriptors in the order of their bits. */
-static int exec_send_fds(struct packet *p, struct exec *x, const struct run_request *req,
+static int exec_send_fds(struct packet *p, struct exec *x, const struct exec_send_what *what,
                          int *write_end, struct err *err) {
     bool terminal = (x->flags & EXEC_PTY) != 0;
     if (!terminal &&
-        (exec_send_stdin(p, x, req, write_end, err) < 0 || exec_send_outputs(p, x, err) < 0))
+        (exec_send_stdin(p, x, what, write_end, err) < 0 || exec_send_outputs(p, x, err) < 0))
         return -1;
     if (packet_attach_spec(p, err) < 0)
         return -1;
-    if (req->file_count > 0 && packet_attach_files(p, req->files, req->file_count, err) < 0)
+    if (packet_attach_files(p, what->parts, what->run, err) < 0)
         return -1;
     if (*write_end >= 0)
         packet_attach_kept(p, WIRE_FD_KEEP_STDIN, *write_end);
@@ -121,12 +123,12 @@ static int exec_send_first(struct exec *x, const struct run_request *req, int wr
     return 0;
 }
 
-static int exec_send_packet(struct packet *p, struct exec *x, const struct run_request *req,
+static int exec_send_packet(struct packet *p, struct exec *x, const struct exec_send_what *what,
                             struct err *err) {
     struct link_exec packet;
     int write_end = -1;
-    if (exec_send_spec(p, x, req, err) < 0 || exec_send_fds(p, x, req, &write_end, err) < 0 ||
-        exec_record_start(x, err) < 0) {
+    if (exec_send_spec(p, x, what->run, err) < 0 ||
+        exec_send_fds(p, x, what, &write_end, err) < 0 || exec_record_start(x, err) < 0) {
         fd_close(&write_end);
         return -1;
     }
@@ -137,13 +139,15 @@ static int exec_send_packet(struct packet *p, struct exec *x, const struct run_r
         return -1;
     }
     /* From here on it runs; what goes wrong with its stdin ends that, not it. */
-    if (write_end >= 0 && exec_send_first(x, req, write_end, err) < 0)
+    if (write_end >= 0 && exec_send_first(x, what->run, write_end, err) < 0)
         exec_stdin_close(x);
     return 0;
 }
 
-int exec_send(struct exec *x, const struct exec_request *request, struct err *err) {
+int exec_send(struct exec *x, const struct exec_request *request, struct packet_parts *parts,
+              struct err *err) {
     const struct run_request *req = &request->run;
+    const struct exec_send_what what = {.run = req, .parts = parts};
     struct packet p;
     packet_init(&p, WIRE_EXEC_COMMAND);
     p.exec.flags = (req->steps[0].shell ? WIRE_EXEC_SHELL : 0u) |
@@ -159,7 +163,7 @@ int exec_send(struct exec *x, const struct exec_request *request, struct err *er
         return err_set(err, ERR_STATE, ENOSPC, "no number could be written down for it");
     }
     x->input.open = (x->flags & (EXEC_PTY | EXEC_STDIN_OPEN)) != 0;
-    int rc = exec_send_packet(&p, x, req, err);
+    int rc = exec_send_packet(&p, x, &what, err);
     packet_done(&p);
     free(x->trace_state);
     x->trace_state = NULL;

@@ -158,8 +158,11 @@ void exec_free(struct exec *x);
 /* With its files. */
 void exec_remove(struct exec *x);
 
-/* exec_send.c: writes the start into the journal, then sends the command. */
-int exec_send(struct exec *x, const struct exec_request *request, struct err *err);
+/* exec_send.c: writes the start into the journal, then sends the command. `parts` (may be NULL):
+ * what of it is copied already; taken. */
+struct packet_parts;
+int exec_send(struct exec *x, const struct exec_request *request, struct packet_parts *parts,
+              struct err *err);
 
 /* For exec_send.c: it was sent. */
 void exec_begun(struct exec *x);

@@ -8,7 +8,8 @@
 #include "str.h"
 
 #define HTTP_JSON "application/json"
-/* What is sent at once of a stream whose size is known; the memory is held until its end. */
+/* What is sent at once of a stream whose size is known, or of a long answer: a socket whose reader
+ * keeps up would take all of it, for milliseconds. The memory is held until its end. */
 #define HTTP_STREAM_BLOCK ((uint64_t)256 * 1024)
 
 static const char http_reply_no_memory[] =
@@ -100,12 +101,43 @@ void http_release(struct http *h, const struct api_error *error) {
     }
 }
 
+/* A long answer, block by block. */
+
+static ssize_t http_reply_block(void *arg, uint64_t pos, char *data, size_t size) {
+    const struct http_body *body = arg;
+    size_t n = body->len - (size_t)pos < size ? body->len - (size_t)pos : size;
+    memcpy(data, (const char *)body->data + pos, n);
+    return (ssize_t)n;
+}
+
+static void http_reply_blocks_done(void *arg) {
+    struct http_body *body = arg;
+    if (body->release != NULL)
+        body->release(body->arg);
+    free(body);
+}
+
+/* NULL: memory is short; the body stays the caller's. */
+static struct MHD_Response *http_reply_blocks(const struct http_body *body) {
+    struct http_body *copy = malloc(sizeof(*copy));
+    if (copy == NULL)
+        return NULL;
+    *copy = *body;
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        body->len, (size_t)HTTP_STREAM_BLOCK, http_reply_block, copy, http_reply_blocks_done);
+    if (response == NULL)
+        free(copy);
+    return response;
+}
+
 void http_reply(struct http_req *req, int status, const char *type, const struct http_body *body) {
     struct MHD_Response *response;
     const struct http_app *app = &req->http->app;
     if (req->idem != NULL && app->answered != NULL)
         app->answered(app->arg, req, status, body);
-    if (body->release == NULL)
+    if (body->len > HTTP_STREAM_BLOCK)
+        response = http_reply_blocks(body);
+    else if (body->release == NULL)
         response = MHD_create_response_from_buffer(body->len, (void *)(uintptr_t)body->data,
                                                    MHD_RESPMEM_PERSISTENT);
     else

@@ -147,7 +147,9 @@ static void receipt_inputs_stdin(struct json_out *j, const struct run_request *r
     uint8_t hash[32];
     if (in.data == NULL)
         return;
-    if (in.data == r->input.data)
+    if (in.sha256 != NULL)
+        memcpy(hash, in.sha256, sizeof(hash));
+    else if (in.data == r->input.data)
         memcpy(hash, shared, sizeof(hash));
     else
         crypto_hash_sha256(hash, (const unsigned char *)in.data, in.len);
@@ -258,7 +260,7 @@ struct receipt_inputs *receipt_inputs_new(const struct run_request *r) {
     in->step_count = r->step_count;
     json_out_init(&j, &in->text);
     int rc = in->steps == NULL ? -1 : receipt_inputs_files(in, &j, r);
-    if (rc == 0 && r->input.data != NULL)
+    if (rc == 0 && r->input.data != NULL && r->input.sha256 == NULL)
         crypto_hash_sha256(shared, (const unsigned char *)r->input.data, r->input.len);
     for (size_t i = 0; i < r->step_count && rc == 0; i++)
         rc = receipt_inputs_step(in, &j, r, i, shared);

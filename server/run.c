@@ -7,6 +7,7 @@
 #include "admit.h"
 #include "answer.h"
 #include "clock.h"
+#include "packet.h"
 #include "receipt_run.h"
 #include "runs.h"
 #include "str.h"
@@ -183,11 +184,11 @@ static void run_listen_soon(struct run *run) {
         run_listen(run);
 }
 
-static void run_begin_step(struct run *run, size_t index, const struct wire_open *open) {
+static void run_send_step(struct run *run, const struct wire_open *open) {
+    size_t index = run->current;
     struct run_step *step = &run->steps[index];
     struct err err;
     err_clear(&err);
-    run->current = index;
     step->state = RUN_STEP_RUNNING;
     run_store_progress(run);
     events_add(&run->events, EVENTS_STARTED, (uint16_t)index, NULL);
@@ -205,6 +206,13 @@ static void run_begin_step(struct run *run, size_t index, const struct wire_open
     run_listen_soon(run);
     run_arm_watchdog(run, step->limits.values.v[LIMIT_WALL_MS]);
     run_notify(run);
+}
+
+static void run_begin_step(struct run *run, size_t index, const struct wire_open *open) {
+    run->current = index;
+    unsigned files = index == 0 && run->keep == NULL ? PACKET_FILES : 0u;
+    if (!run_pack_begin(run, PACKET_INPUT | files, open, run_send_step))
+        run_send_step(run, open);
 }
 
 /* With the snapshot in front of it, if one is to be kept. */
@@ -422,7 +430,8 @@ static void run_on_failed(void *owner, const struct wire_failed *failed) {
         return;
     }
     run_internal_end(&end, failed->stage, failed->code);
-    run_abort(run, &end);
+    if (!run_pack_over(run, &end))
+        run_abort(run, &end);
 }
 
 static void run_on_lost(void *owner) {
@@ -434,7 +443,8 @@ static void run_on_lost(void *owner) {
         return;
     }
     end_init(&end, CAUSE_INTERRUPTED);
-    run_abort(run, &end);
+    if (!run_pack_over(run, &end))
+        run_abort(run, &end);
 }
 
 static const struct link_jail_ops run_jail_ops = {
@@ -470,7 +480,8 @@ void run_start(struct run *run, struct link *link) {
     run->dispatched_ns = clock_mono_ns();
     if (run->keep != NULL) {
         open.disk = link->welcome.disk; /* what can be kept there */
-        run_prepare(run, &open);
+        if (!run_pack_begin(run, PACKET_FILES, &open, run_prepare))
+            run_prepare(run, &open);
     } else
         run_begin_step(run, 0, &open);
 }
@@ -500,6 +511,8 @@ void run_cancel(struct run *run, enum cause cause) {
     if (run->phase == RUN_QUEUED) {
         end_init(&end, cause);
         run_abort(run, &end);
+    } else if (run_pack_waits(run)) {
+        return; /* a moment: nothing was sent that could be killed */
     } else if (run->jail != NULL && run->phase == RUN_COLLECT) {
         link_kill(run->jail, (uint32_t)run->step_count, cause);
     } else if (run->jail != NULL && run->keep != NULL && run_keep_waits(run)) {

@@ -127,6 +127,7 @@ struct run {
     struct loop_timer resume;   /* paused pipes: look again */
 
     struct run_keep *keep; /* NULL = it keeps no steps; owned */
+    struct run_pack *pack; /* NULL = nothing of its request is being copied; owned */
 
     struct events events;
     struct run_watcher *watchers;
@@ -212,6 +213,20 @@ int run_collect_restore(struct run *run);
 
 /* Steps on as soon as everything of the current execution is in. Called by the above. */
 void run_settle(struct run *run);
+
+/* run_pack.c: files and stdin that are large are copied by a worker before they are sent. */
+struct packet_parts;
+/* `what` (enum packet_part) for step run->current: false = it is small, go on at once. true =
+ * `then` is called with a copy of *open (may be NULL) when it is copied; until then nothing was
+ * sent, the jail is only reserved, and the run neither ends nor lets go of its request: a wish for
+ * that waits, too. Where there are no workers, that is before it returns. */
+bool run_pack_begin(struct run *run, unsigned what, const struct wire_open *open,
+                    void (*then)(struct run *run, const struct wire_open *open));
+bool run_pack_waits(const struct run *run);
+/* Its jail is gone. true: it is waited for, and ends like this afterwards. */
+bool run_pack_over(struct run *run, const struct step_end *end);
+/* What was copied; NULL = nothing was. */
+struct packet_parts *run_pack_parts(struct run *run);
 
 /* run_keep.c: a run with keep_steps leaves a snapshot before every step.
  *

@@ -24,10 +24,9 @@ static int run_exec_spec(struct packet *x, struct run *run, size_t index, struct
 static int run_exec_step_fds(struct packet *x, struct run *run, size_t index, struct err *err) {
     struct run_step *step = &run->steps[index];
     uint64_t cap = step->limits.values.v[LIMIT_OUTPUT_BYTES];
-    struct request_bytes input = request_input(&run->request, index);
+    struct packet_parts *parts = run_pack_parts(run);
     int child = -1;
-    if (input.data != NULL &&
-        packet_attach_memory(x, WIRE_FD_STDIN, "stdin", input.data, input.len, err) < 0)
+    if (packet_attach_input(x, parts, &run->request, index, err) < 0)
         return -1;
     if (run_io_open(&step->out, run, EVENTS_STDOUT, cap, &child, err) < 0)
         return -1;
@@ -39,9 +38,7 @@ static int run_exec_step_fds(struct packet *x, struct run *run, size_t index, st
     }
     if (packet_attach_spec(x, err) < 0)
         return -1;
-    if (index == 0 && run->request.file_count > 0 && run->keep == NULL)
-        return packet_attach_files(x, run->request.files, run->request.file_count, err);
-    return 0;
+    return index == 0 && run->keep == NULL ? packet_attach_files(x, parts, &run->request, err) : 0;
 }
 
 static int run_exec_send(struct packet *x, struct run *run, uint32_t number,

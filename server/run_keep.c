@@ -86,9 +86,7 @@ static int run_keep_packet(struct packet *x, struct run *run, struct err *err) {
     packet_attach(x, WIRE_FD_STDOUT, ends[1]);
     if (packet_attach_spec(x, err) < 0)
         return -1;
-    if (run->request.file_count == 0)
-        return 0;
-    return packet_attach_files(x, run->request.files, run->request.file_count, err);
+    return packet_attach_files(x, run_pack_parts(run), &run->request, err);
 }
 
 /* A command that does nothing: it carries the files. An image without a shell cannot start it, but

@@ -38,6 +38,7 @@ struct request_limits {
 struct request_bytes {
     const char *data; /* NULL = not given; may hold NULs; data[len] is NUL */
     size_t len;
+    const uint8_t *sha256; /* 32 bytes, borrowed; NULL = nobody has hashed it yet */
 };
 
 struct request_env {

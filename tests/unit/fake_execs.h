@@ -116,7 +116,7 @@ static inline struct exec *start(struct sandbox *sb, const char *id, const char 
     assert_non_null(x);
     x->token = accounts_token_ref(sb->token);
     execs_insert(sb->part, x);
-    if (exec_send(x, &r, &err) < 0) {
+    if (exec_send(x, &r, NULL, &err) < 0) {
         assert_true(sb->refuse);
         execs_forget(x, true);
         x = NULL;
