@@ -12,39 +12,31 @@ bool str_copy(char *dst, size_t size, const char *src) {
     return true;
 }
 
-static int str_is_not(const char *text, const char *wanted, struct err *err) {
-    char shown[48];
-    str_escape(shown, sizeof(shown), text, strlen(text));
-    return err_set(err, ERR_INVALID, 0, "\"%s\" is not %s", shown, wanted);
-}
-
-/* Reads the digits that `text` begins with; *rest is what follows them, `text` when there are none.
- */
-static int str_digits(const char *text, const char **rest, uint64_t *value, struct err *err) {
-    const char *p = text;
+/* Reads the digits that `text` begins with. -> what follows them, `text` itself when there are
+ * none; NULL: the number does not fit. */
+static const char *str_digits(const char *text, uint64_t *value) {
     uint64_t v = 0;
-    for (; *p >= '0' && *p <= '9'; p++) {
+    for (; *text >= '0' && *text <= '9'; text++) {
         if (__builtin_mul_overflow(v, 10u, &v) ||
-            __builtin_add_overflow(v, (uint64_t)(*p - '0'), &v))
-            return err_set(err, ERR_INVALID, 0, "the number is too large");
+            __builtin_add_overflow(v, (uint64_t)(*text - '0'), &v))
+            return NULL;
     }
-    *rest = p;
     *value = v;
-    return 0;
+    return text;
 }
 
 int str_u64(const char *text, uint64_t min, uint64_t max, uint64_t *value, struct err *err) {
-    const char *rest = text;
+    char shown[48];
     uint64_t v = 0;
-    if (str_digits(text, &rest, &v, err) < 0)
-        return -1;
-    if (rest == text || *rest)
-        return str_is_not(text, "a whole decimal number", err);
-    if (v < min || v > max)
-        return err_set(err, ERR_INVALID, 0, "%" PRIu64 " is not between %" PRIu64 " and %" PRIu64,
-                       v, min, max);
-    *value = v;
-    return 0;
+    const char *end = str_digits(text, &v);
+    if (end != NULL && end != text && *end == '\0' && v >= min && v <= max) {
+        *value = v;
+        return 0;
+    }
+    str_escape(shown, sizeof(shown), text, strlen(text));
+    return err_set(err, ERR_INVALID, 0,
+                   "\"%s\" is not a whole number between %" PRIu64 " and %" PRIu64, shown, min,
+                   max);
 }
 
 struct str_unit {
@@ -55,19 +47,19 @@ struct str_unit {
 /* A number and one suffix of the table, which ends with .suffix == NULL. */
 static int str_with_unit(const char *text, const struct str_unit *units, const char *wanted,
                          uint64_t *value, struct err *err) {
-    const char *rest = text;
+    char shown[48];
     uint64_t v = 0;
-    if (str_digits(text, &rest, &v, err) < 0)
-        return -1;
-    for (const struct str_unit *u = units; rest != text && u->suffix; u++) {
-        if (strcmp(rest, u->suffix) != 0)
+    const char *end = str_digits(text, &v);
+    for (const struct str_unit *u = units; end != NULL && end != text && u->suffix; u++) {
+        if (strcmp(end, u->suffix) != 0)
             continue;
         if (__builtin_mul_overflow(v, u->factor, &v))
-            return err_set(err, ERR_INVALID, 0, "the number is too large");
+            break;
         *value = v;
         return 0;
     }
-    return str_is_not(text, wanted, err);
+    str_escape(shown, sizeof(shown), text, strlen(text));
+    return err_set(err, ERR_INVALID, 0, "\"%s\" is not %s", shown, wanted);
 }
 
 int str_bytes(const char *text, uint64_t *bytes, struct err *err) {

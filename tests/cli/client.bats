@@ -374,8 +374,8 @@ hang() {
         apart "$PINFOLD" $words
         has "$err" "$sentence"
     done <<'END'
-run --pids x -- true|option --pids: "x" is not a whole decimal number
-run --pids 0 -- true|option --pids: 0 is not between 1 and 32768
+run --pids x -- true|option --pids: "x" is not a whole number between 1 and 32768
+run --pids 0 -- true|option --pids: "0" is not a whole number between 1 and 32768
 run --wall 5x -- true|option --wall: "5x" is not a duration such as 1500ms, 30s, 5m or 2h
 run --mem 1q -- true|option --mem: "1q" is not a number of bytes such as 65536, 64k, 256M or 1G
 sandbox create --disk nope|option --disk, which also takes memory and file: "nope" is not
