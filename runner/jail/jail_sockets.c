@@ -39,19 +39,25 @@ enum {
     JAIL_DATAGRAM_BYTES = 65536, /* one that is put together */
     JAIL_LISTEN_LEAST = 16,
     JAIL_LISTEN_MOST = 256,
-    JAIL_LISTEN_BYTES = 2097152,  /* a backlog of connections (init/setup.c), a quarter full */
-    JAIL_PROTOCOLS_MAX = 1 << 16, /* of /proc/PID/net/protocols: 100 bytes for each */
+    JAIL_LISTEN_BYTES = 2097152, /* a backlog of connections (init/setup.c), a quarter full */
+    JAIL_TABLE_MAX = 1 << 16,    /* of /proc/PID/net/protocols: 100 bytes for each */
+    JAIL_CURR_ESTAB = 9,         /* which value of the line in /proc/PID/net/snmp */
 };
 
-/* How many sockets of the protocols in `names`, each with a blank behind it, are in the jail's
- * network namespace. -1: nobody can tell. */
-static long jail_sockets_count(const struct jail *j, const char *names) {
+/* A table of the jail's network namespace. False: it cannot be read. */
+static bool jail_sockets_table(const struct jail *j, const char *name, struct buf *text) {
     char path[64];
+    (void)snprintf(path, sizeof path, "/proc/%d/net/%s", (int)j->pid, name);
+    buf_init(text, JAIL_TABLE_MAX);
+    return fd_read_file(AT_FDCWD, path, text, NULL) == 0 && text->len > 0;
+}
+
+/* How many sockets of the protocols in `names`, each with a blank behind it, there are. -1: nobody
+ * can tell. */
+static long jail_sockets_count(const struct jail *j, const char *names) {
     struct buf text;
     long count = -1;
-    (void)snprintf(path, sizeof path, "/proc/%d/net/protocols", (int)j->pid);
-    buf_init(&text, JAIL_PROTOCOLS_MAX);
-    if (fd_read_file(AT_FDCWD, path, &text, NULL) == 0 && text.len > 0) {
+    if (jail_sockets_table(j, "protocols", &text)) {
         count = 0;
         for (const char *line = text.data; line != NULL; line = strchr(line, '\n')) {
             char name[32], word[34];
@@ -67,21 +73,31 @@ static long jail_sockets_count(const struct jail *j, const char *names) {
     return count;
 }
 
-/* How many listen, up to `most`: they come first in these tables. -1: nobody can tell. */
-static long jail_sockets_listening(const struct jail *j, const char *table, long most) {
-    char path[64], line[512], state[3];
+/* How many sockets there are of whatever kind. -1: nobody can tell. */
+static long jail_sockets_all(const struct jail *j) {
+    struct buf text;
+    long count = -1;
+    if (jail_sockets_table(j, "sockstat", &text) &&
+        sscanf(text.data, "sockets: used %ld", &count) != 1) {
+        count = -1;
+    }
+    buf_done(&text);
+    return count;
+}
+
+/* How many ends of connections are established, which these are not: 0 when nobody can tell. */
+static long jail_sockets_established(const struct jail *j) {
+    struct buf text;
     long count = 0;
-    (void)snprintf(path, sizeof path, "/proc/%d/net/%s", (int)j->pid, table);
-    FILE *in = fopen(path, "re");
-    if (in == NULL) { /* there is no IPv6 */
-        return errno == ENOENT && strcmp(table, "tcp6") == 0 ? 0 : -1;
+    if (jail_sockets_table(j, "snmp", &text)) {
+        const char *at = strstr(text.data, "\nTcp: ");
+        at = at != NULL ? strstr(at + 1, "\nTcp: ") : NULL; /* the first has the names */
+        for (int i = 0; at != NULL && i < JAIL_CURR_ESTAB; i++) {
+            at = strchr(at + 1, ' ');
+        }
+        count = at != NULL ? strtol(at, NULL, 10) : 0;
     }
-    bool more = fgets(line, sizeof line, in) != NULL; /* the names of the columns */
-    while (more && count < most && fgets(line, sizeof line, in) != NULL) {
-        more = sscanf(line, " %*s %*s %*s %2s", state) == 1 && strcmp(state, "0A") == 0;
-        count += more;
-    }
-    (void)fclose(in);
+    buf_done(&text);
     return count;
 }
 
@@ -106,17 +122,21 @@ static bool jail_sockets_netlink(const struct jail *j) {
     return count >= 0 && (uint64_t)count < most;
 }
 
+/* Those for datagrams are in the table only once they have a port, which they get when they first
+ * send: counted are all but the other kinds. */
 static bool jail_sockets_datagram(const struct jail *j) {
     uint64_t most = jail_sockets_share(j, JAIL_DATAGRAM_BYTES, JAIL_DATAGRAM_LEAST, UINT32_MAX);
-    long count = jail_sockets_count(j, " UDP UDPv6 UDP-Lite UDPLITEv6 PING PINGv6 RAW RAWv6 ");
-    return count >= 0 && (uint64_t)count < most;
+    long others = jail_sockets_count(j, " TCP TCPv6 UNIX UNIX-STREAM NETLINK ");
+    long all = jail_sockets_all(j);
+    return others >= 0 && all >= 0 && all - others < (long)most;
 }
 
+/* A list of those that listen would take the kernel milliseconds, in which it goes through the
+ * connections of the whole host: counted are those that are not an end of a connection. */
 static bool jail_sockets_listen(const struct jail *j) {
     long most = (long)jail_sockets_share(j, JAIL_LISTEN_BYTES, JAIL_LISTEN_LEAST, JAIL_LISTEN_MOST);
-    long old = jail_sockets_listening(j, "tcp", most);
-    long new = jail_sockets_listening(j, "tcp6", most);
-    return old >= 0 && new >= 0 && old + new < most;
+    long count = jail_sockets_count(j, " TCP TCPv6 ");
+    return count >= 0 && (count < most || count - jail_sockets_established(j) < most);
 }
 
 static void jail_sockets_again(void *arg) {

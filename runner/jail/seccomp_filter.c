@@ -1,4 +1,4 @@
-/* Theory of operation. Two tables of names (allowed, refused) and one table of rules that look at
+/* Theory of operation. Two tables of names (seccomp_names.c) and one table of rules that look at
  * arguments; what is in none of them falls to ENOSYS. For one system call the rules of the third
  * table never overlap with different actions, so that their order, which is libseccomp's to choose,
  * cannot matter.
@@ -16,6 +16,8 @@
 #include <errno.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <seccomp.h>
@@ -33,8 +35,10 @@
 
 #include "fd.h"
 #include "seccomp_json.h"
+#include "seccomp_names.h"
 
 #define SECCOMP_LOW 0xffffffffu /* the half that an int argument is read from */
+#define SECCOMP_ATTRIBUTE_MAX 1024
 #define SECCOMP_ACT_ABSENT SCMP_ACT_ERRNO(ENOSYS)
 #define SECCOMP_ACT_DENY SCMP_ACT_ERRNO(EPERM)
 #define SECCOMP_ACT_OPTION SCMP_ACT_ERRNO(ENOPROTOOPT)
@@ -54,78 +58,6 @@ enum seccomp_sets {
     /* And one of these: is it loaded by process 1, or by an engine before that begins? */
     SECCOMP_PROGRAM = 1 << 10,
     SECCOMP_PROFILE = 1 << 11,
-};
-
-/* Allowed whatever the arguments, in both sets. Names with a blank between two. */
-static const char *const seccomp_allowed[] = {
-    /* files and directories */
-    "read write readv writev pread64 pwrite64 preadv pwritev preadv2 pwritev2 open openat openat2 "
-    "creat close close_range lseek stat lstat fstat newfstatat statx access faccessat faccessat2 "
-    "getdents getdents64 getcwd chdir fchdir rename renameat mkdir mkdirat rmdir link "
-    "linkat symlink symlinkat unlink unlinkat readlink readlinkat truncate ftruncate fallocate "
-    "chmod fchmod fchmodat chown fchown lchown fchownat umask utime utimes futimesat utimensat "
-    "statfs fstatfs getxattr lgetxattr fgetxattr setxattr lsetxattr fsetxattr listxattr "
-    "llistxattr flistxattr removexattr lremovexattr fremovexattr",
-    /* descriptors */
-    "fcntl flock dup dup2 dup3 pipe pipe2 readahead "
-    "sendfile splice tee copy_file_range inotify_init inotify_init1 "
-    "inotify_add_watch inotify_rm_watch",
-    /* waiting */
-    "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait "
-    "epoll_pwait2 eventfd eventfd2 signalfd signalfd4 timerfd_create timerfd_settime "
-    "timerfd_gettime",
-    /* memory */
-    "munmap mremap mprotect mincore madvise brk mlock mlock2 munlock mlockall "
-    "munlockall pkey_alloc pkey_free pkey_mprotect membarrier",
-    /* processes and threads */
-    "fork vfork execve execveat exit exit_group wait4 waitid getpid getppid gettid getpgid "
-    "getpgrp setpgid getsid setsid arch_prctl set_tid_address set_robust_list "
-    "get_robust_list rseq futex futex_waitv restart_syscall getrlimit setrlimit "
-    "getrusage times getpriority setpriority ioprio_get ioprio_set sched_yield sched_getaffinity "
-    "sched_setaffinity sched_getparam sched_setparam sched_getscheduler sched_setscheduler "
-    "sched_getattr sched_setattr sched_get_priority_max sched_get_priority_min "
-    "sched_rr_get_interval getcpu pidfd_open pidfd_send_signal",
-    /* ids: with no capability they can only give up what is left */
-    "getuid geteuid getgid getegid getgroups getresuid getresgid setuid setgid setreuid setregid "
-    "setresuid setresgid setfsuid setfsgid setgroups capget capset",
-    /* signals and time */
-    "kill tkill tgkill rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend "
-    "rt_sigtimedwait rt_sigqueueinfo rt_tgsigqueueinfo sigaltstack pause alarm getitimer "
-    "setitimer nanosleep clock_nanosleep clock_gettime clock_getres gettimeofday time "
-    "timer_create timer_settime timer_gettime timer_getoverrun timer_delete",
-    /* sockets that exist (which can be made: the third table) */
-    "connect bind accept accept4 shutdown getsockname getpeername getsockopt sendto "
-    "recvfrom sendmsg recvmsg sendmmsg recvmmsg",
-    /* the system, and sandboxes of the program's own, which can only narrow this one */
-    "uname sysinfo getrandom landlock_create_ruleset landlock_add_rule landlock_restrict_self",
-};
-
-/* Allowed in the default set, refused in the strict one: debuggers, shared memory and queues by
- * key, and the corners of the kernel that a program which is judged does not need. */
-static const char *const seccomp_allowed_default[] = {
-    "ptrace process_vm_readv process_vm_writev seccomp vmsplice shmat shmdt shmctl semget "
-    "semop semtimedop semctl msgget msgsnd msgrcv msgctl mq_open mq_unlink mq_timedsend "
-    "mq_timedreceive mq_notify mq_getsetattr",
-};
-
-/* EPERM, as for any user without the capability. The rest of what is closed needs no name: it is
- * answered ENOSYS like a call that does not exist, so that the caller takes the older way. Among
- * that is clone3 (its flags are in memory, where a filter cannot see them), io_uring (work that no
- * filter sees), the key rings (not all of them have a namespace), memory policies, asynchronous I/O
- * of the first kind (one count for the whole host), kcmp, memfd_secret, modify_ldt. */
-static const char *const seccomp_denied[] = {
-    /* mounts and roots */
-    "mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick "
-    "mount_setattr open_by_handle_at quotactl quotactl_fd swapon swapoff fanotify_init "
-    "fanotify_mark",
-    /* kernel code and its insides */
-    "init_module finit_module delete_module create_module kexec_load kexec_file_load bpf "
-    "perf_event_open userfaultfd lookup_dcookie syslog",
-    /* other processes' descriptors */
-    "pidfd_getfd",
-    /* the machine */
-    "reboot acct iopl ioperm vhangup nfsservctl sethostname setdomainname settimeofday "
-    "clock_settime clock_adjtime adjtimex",
 };
 
 struct seccomp_rule {
@@ -170,21 +102,31 @@ struct seccomp_rule {
 #define SECCOMP_NO_BIT(name, sets, n, bit, code)                                                   \
     SECCOMP_RULE(name, sets, SCMP_ACT_ALLOW, SECCOMP_MASKED(n, bit, 0)),                           \
         SECCOMP_RULE(name, sets, SCMP_ACT_ERRNO(code), SECCOMP_MASKED(n, bit, bit))
+#define SECCOMP_SHORT(name)                                                                        \
+    SECCOMP_BOTH(name, SCMP_ACT_ALLOW, SECCOMP_LT(3, SECCOMP_ATTRIBUTE_MAX + 1)),                  \
+        SECCOMP_BOTH(name, SCMP_ACT_ERRNO(ENOSPC), SECCOMP_GT(3, SECCOMP_ATTRIBUTE_MAX))
 #define SECCOMP_FILE_TYPE(name, n, action, type)                                                   \
     SECCOMP_BOTH(name, action, SECCOMP_MASKED(n, S_IFMT, type))
-#define SECCOMP_NO_FAMILY(family)                                                                  \
-    SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_EQ(0, family))
-#define SECCOMP_FAMILY(family, protocol, action)                                                   \
-    SECCOMP_DEFAULT("socket", action, SECCOMP_EQ(0, family), SECCOMP_EQ(2, protocol))
-/* No protocol was named: streams are TCP. The others are the rest of the 16 types, by their last
- * bits. */
-#define SECCOMP_TYPE(family, action, mask, type)                                                   \
-    SECCOMP_DEFAULT("socket", action, SECCOMP_EQ(0, family), SECCOMP_MASKED(1, mask, type),        \
-                    SECCOMP_EQ(2, 0))
-#define SECCOMP_BY_TYPE(family)                                                                    \
-    SECCOMP_TYPE(family, SCMP_ACT_ALLOW, 15, SOCK_STREAM),                                         \
-        SECCOMP_TYPE(family, SCMP_ACT_NOTIFY, 15, 9), SECCOMP_TYPE(family, SCMP_ACT_NOTIFY, 7, 5), \
-        SECCOMP_TYPE(family, SCMP_ACT_NOTIFY, 3, 3), SECCOMP_TYPE(family, SCMP_ACT_NOTIFY, 1, 0)
+#define SECCOMP_FROM(n, first, count) SECCOMP_MASKED(n, ~(uint64_t)((count)-1), first)
+#define SECCOMP_NO_FAMILY(first, count)                                                            \
+    SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_FROM(0, first, count))
+#define SECCOMP_TYPE(family, type, protocol, action)                                               \
+    SECCOMP_DEFAULT("socket", action, SECCOMP_EQ(0, family), SECCOMP_MASKED(1, 15, type),          \
+                    SECCOMP_EQ(2, protocol))
+#define SECCOMP_NO_TYPE(family, bits, type)                                                        \
+    SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(ESOCKTNOSUPPORT), SECCOMP_EQ(0, family),              \
+                    SECCOMP_MASKED(1, bits, type), SECCOMP_EQ(2, 0))
+/* For a type and a protocol that do not belong together the kernel starts modprobe twice, as the
+ * host's root: only the pairs that there are get so far. A raw one is refused as by the kernel. */
+#define SECCOMP_INTERNET(family, icmp)                                                             \
+    SECCOMP_TYPE(family, SOCK_STREAM, 0, SCMP_ACT_ALLOW),                                          \
+        SECCOMP_TYPE(family, SOCK_DGRAM, 0, SCMP_ACT_NOTIFY), SECCOMP_NO_TYPE(family, 15, 0),      \
+        SECCOMP_NO_TYPE(family, 3, 3), SECCOMP_NO_TYPE(family, 4, 4),                              \
+        SECCOMP_NO_TYPE(family, 8, 8),                                                             \
+        SECCOMP_TYPE(family, SOCK_STREAM, IPPROTO_TCP, SCMP_ACT_ALLOW),                            \
+        SECCOMP_TYPE(family, SOCK_DGRAM, IPPROTO_UDP, SCMP_ACT_NOTIFY),                            \
+        SECCOMP_TYPE(family, SOCK_DGRAM, icmp, SCMP_ACT_NOTIFY),                                   \
+        SECCOMP_TYPE(family, SOCK_RAW, icmp, SECCOMP_ACT_DENY)
 #define SECCOMP_NO_PROTOCOL(family, above)                                                         \
     SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EPROTONOSUPPORT), SECCOMP_EQ(0, family),              \
                     SECCOMP_GT(2, above))
@@ -261,14 +203,39 @@ static const struct seccomp_rule seccomp_rules[] = {
     SECCOMP_NO_BIT("shmget", SECCOMP_IN_DEFAULT, 2, SHM_HUGETLB, EPERM),
     SECCOMP_RULE("shmget", SECCOMP_IN_STRICT, SECCOMP_ACT_DENY),
 
-    /* prctl: everything up to now but PR_SCHED_CORE. Who has a core cookie of his own keeps all
-     * others from the sibling of the processor that he is on, and so takes twice his share. */
+    /* Attributes of files: what an access list holds (by its other form, system.posix_acl_access)
+     * no cgroup counts, and in a file system in memory it stays as long as the file. Few are longer
+     * than a hundred bytes. */
+    SECCOMP_SHORT("setxattr"),
+    SECCOMP_SHORT("lsetxattr"),
+    SECCOMP_SHORT("fsetxattr"),
+
+    /* prctl: everything up to now but PR_SCHED_CORE and filters. Who has a core cookie of his own
+     * keeps all others from the sibling of the processor that he is on, and so takes twice his
+     * share. */
     SECCOMP_BOTH("prctl", SCMP_ACT_ERRNO(EINVAL), SECCOMP_INT(0, PR_SCHED_CORE)),
-    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_LT(0, PR_SCHED_CORE)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_LT(0, PR_SET_SECCOMP)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_EQ(0, PR_SET_SECCOMP + 1)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_FROM(0, 24, 8)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_FROM(0, 32, 16)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_FROM(0, 48, 8)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_FROM(0, 56, 4)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_FROM(0, 60, 2)),
     SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_EQ(0, PR_SCHED_CORE + 1)),
-    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_MASKED(0, ~(uint64_t)63, 64)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_FROM(0, 64, 64)),
     SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_EQ(0, PR_SET_VMA)),
     SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_EQ(0, PR_SET_PTRACER)),
+
+    /* Filters of the program's own: compiled programs have one share of memory for the whole host,
+     * as for packets below. Answered as by a kernel that has none. */
+    SECCOMP_BOTH("prctl", SCMP_ACT_ERRNO(EINVAL), SECCOMP_INT(0, PR_SET_SECCOMP),
+                 SECCOMP_EQ(1, SECCOMP_MODE_FILTER)),
+    SECCOMP_BOTH("prctl", SCMP_ACT_ALLOW, SECCOMP_EQ(0, PR_SET_SECCOMP),
+                 SECCOMP_NE(1, SECCOMP_MODE_FILTER)),
+    SECCOMP_BOTH("seccomp", SCMP_ACT_ERRNO(EINVAL), SECCOMP_INT(0, SECCOMP_SET_MODE_FILTER)),
+    SECCOMP_DEFAULT("seccomp", SCMP_ACT_ALLOW, SECCOMP_EQ(0, SECCOMP_SET_MODE_STRICT)),
+    SECCOMP_DEFAULT("seccomp", SCMP_ACT_ALLOW, SECCOMP_EQ(0, SECCOMP_GET_ACTION_AVAIL)),
+    SECCOMP_DEFAULT("seccomp", SCMP_ACT_ALLOW, SECCOMP_EQ(0, SECCOMP_GET_NOTIF_SIZES)),
 
     /* prlimit: where process 1 and the child that waits are the command's own user, their limits
      * would be lowered for all that comes after. A process may set its own, and look at others'. */
@@ -287,42 +254,31 @@ static const struct seccomp_rule seccomp_rules[] = {
     SECCOMP_BOTH("socketpair", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_NE(0, AF_UNIX)),
     SECCOMP_BOTH("socket", SCMP_ACT_ALLOW, SECCOMP_EQ(0, AF_UNIX)),
     SECCOMP_RULE("socket", SECCOMP_IN_STRICT, SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_NE(0, AF_UNIX)),
-    SECCOMP_BY_TYPE(AF_INET),
-    SECCOMP_FAMILY(AF_INET, 1, SCMP_ACT_NOTIFY),  /* ICMP */
-    SECCOMP_FAMILY(AF_INET, 6, SCMP_ACT_ALLOW),   /* TCP */
-    SECCOMP_FAMILY(AF_INET, 17, SCMP_ACT_NOTIFY), /* UDP */
-    SECCOMP_NO_PROTOCOL(AF_INET, 17),
-    SECCOMP_BY_TYPE(AF_INET6),
-    SECCOMP_FAMILY(AF_INET6, 6, SCMP_ACT_ALLOW),
-    SECCOMP_FAMILY(AF_INET6, 17, SCMP_ACT_NOTIFY),
-    SECCOMP_FAMILY(AF_INET6, 58, SCMP_ACT_NOTIFY), /* ICMPv6 */
-    SECCOMP_NO_PROTOCOL(AF_INET6, 58),
-    SECCOMP_FAMILY(AF_NETLINK, 0, SCMP_ACT_NOTIFY), /* NETLINK_ROUTE */
+    SECCOMP_INTERNET(AF_INET, IPPROTO_ICMP),
+    SECCOMP_NO_PROTOCOL(AF_INET, IPPROTO_UDP),
+    SECCOMP_INTERNET(AF_INET6, IPPROTO_ICMPV6),
+    SECCOMP_NO_PROTOCOL(AF_INET6, IPPROTO_ICMPV6),
+    SECCOMP_DEFAULT("socket", SCMP_ACT_NOTIFY, SECCOMP_EQ(0, AF_NETLINK),
+                    SECCOMP_EQ(2, 0)), /* NETLINK_ROUTE */
     SECCOMP_NO_PROTOCOL(AF_NETLINK, 0),
     SECCOMP_BOTH("listen", SCMP_ACT_NOTIFY),
-    SECCOMP_NO_FAMILY(0),
-    SECCOMP_NO_FAMILY(3),
-    SECCOMP_NO_FAMILY(4),
-    SECCOMP_NO_FAMILY(5),
-    SECCOMP_NO_FAMILY(6),
-    SECCOMP_NO_FAMILY(7),
-    SECCOMP_NO_FAMILY(8),
-    SECCOMP_NO_FAMILY(9),
-    SECCOMP_NO_FAMILY(11),
-    SECCOMP_NO_FAMILY(12),
-    SECCOMP_NO_FAMILY(13),
-    SECCOMP_NO_FAMILY(14),
-    SECCOMP_NO_FAMILY(15),
+    SECCOMP_NO_FAMILY(0, 1),
+    SECCOMP_NO_FAMILY(3, 1),
+    SECCOMP_NO_FAMILY(4, 4),
+    SECCOMP_NO_FAMILY(8, 2),
+    SECCOMP_NO_FAMILY(11, 1),
+    SECCOMP_NO_FAMILY(12, 4),
     SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_GT(0, AF_NETLINK)),
 };
 
 /* Options of sockets, by level. Compiled programs for packets have one share of memory for the
  * whole host: when it is used up nobody unprivileged can load a filter, so that no jail could be
- * made. Flow labels are a few thousand for all; a protocol on top of TCP is a module. Error queues
- * and keys of connections are memory that no cgroup counts, nor are receive buffers of netlink and
- * of connections that nobody has accepted: they stay as large as the kernel makes them by itself.
- * Two are answered 0 and do nothing, since a program can do without but gives up where they are
- * refused: that (servers), and that ICMP errors are to be queued (glibc's resolver). */
+ * made. Flow labels are a few thousand for all; a protocol on top of TCP is a module. Groups of
+ * IPv6 are 300 bytes each, hundreds for each socket, in one list that is searched by each. Error
+ * queues and keys of connections are memory that no cgroup counts, nor are receive buffers of
+ * netlink and of connections that nobody has accepted: they stay as large as the kernel makes them
+ * by itself. Two are answered 0 and do nothing, since a program can do without but gives up where
+ * they are refused: that (servers), and that ICMP errors are to be queued (glibc's resolver). */
 static const struct seccomp_option {
     uint32_t level, option, action;
 } seccomp_options[] = {
@@ -338,14 +294,20 @@ static const struct seccomp_option {
     {IPPROTO_TCP, TCP_MD5SIG_EXT, SECCOMP_ACT_OPTION},
     {IPPROTO_TCP, 38 /* TCP_AO_ADD_KEY */, SECCOMP_ACT_OPTION},
     {IPPROTO_IPV6, 32 /* IPV6_FLOWLABEL_MGR */, SECCOMP_ACT_OPTION},
+    {IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, SECCOMP_ACT_OPTION},
+    {IPPROTO_IPV6, MCAST_JOIN_GROUP, SECCOMP_ACT_OPTION},
+    {IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, SECCOMP_ACT_OPTION},
     {IPPROTO_IP, IP_RECVERR, SCMP_ACT_ERRNO(0)},
     {IPPROTO_IPV6, IPV6_RECVERR, SCMP_ACT_ERRNO(0)},
 };
 enum { SECCOMP_LEVELS = 512, SECCOMP_OPTIONS = 128 }; /* more than there are; powers of two */
 
-/* ioctl requests that type into a terminal (TIOCSTI, and TIOCLINUX by pasting) or put a line
- * discipline, which is a kernel module, on one. */
-static const uint32_t seccomp_ioctls[] = {TIOCSTI, TIOCLINUX, TIOCSETD};
+/* ioctl requests that type into a terminal (TIOCSTI, and TIOCLINUX by pasting), put a line
+ * discipline, which is a kernel module, on one, or ask any socket for bridges and VLANs, for which
+ * anybody may have the kernel load the module. */
+static const uint32_t seccomp_ioctls[] = {TIOCSTI,     TIOCLINUX,   TIOCSETD,
+                                          SIOCGIFBR,   SIOCSIFBR,   SIOCBRADDBR,
+                                          SIOCBRDELBR, SIOCGIFVLAN, SIOCSIFVLAN};
 
 struct seccomp_builder {
     scmp_filter_ctx ctx;
@@ -373,12 +335,10 @@ static int seccomp_add(struct seccomp_builder *b, const char *name, uint32_t act
                              strerror(-rc));
 }
 
-/* The tables of names: strings of names with a blank between two. */
-static int seccomp_add_names(struct seccomp_builder *b, uint32_t action, const char *const *lists,
-                             size_t count) {
+static int seccomp_add_names(struct seccomp_builder *b, uint32_t action, const char *const *lists) {
     char name[32];
-    for (size_t i = 0; i < count; i++) {
-        for (const char *p = lists[i]; *p != '\0';) {
+    for (; *lists != NULL; lists++) {
+        for (const char *p = *lists; *p != '\0';) {
             size_t len = strcspn(p, " ");
             if (len == 0 || len >= sizeof name) {
                 return err_set(b->err, ERR_STATE, 0, "a name in the filter's table is malformed");
@@ -406,7 +366,7 @@ static int seccomp_add_rules(struct seccomp_builder *b) {
 
 /* Allows every ioctl request whose upper `32 - bits` bits equal those of `prefix`, save the refused
  * ones. libseccomp has no "masked not equal", so the complement is put together from prefixes, as
- * in a routing table: 40 rules that do not overlap, each on the lower 32 bits alone. */
+ * in a routing table: 60 rules that do not overlap, each on the lower 32 bits alone. */
 static int seccomp_add_ioctls(struct seccomp_builder *b, uint32_t prefix, unsigned bits) {
     uint32_t mask = bits == 32 ? 0 : ~(uint32_t)0 << bits;
     size_t refused = 0;
@@ -479,13 +439,10 @@ static int seccomp_fill(struct seccomp_builder *b) {
     if (b->json == NULL && seccomp_head(b) != 0) {
         return -1;
     }
-    size_t also = sizeof seccomp_allowed_default / sizeof seccomp_allowed_default[0];
     uint32_t action = (b->set & SECCOMP_IN_STRICT) != 0 ? SECCOMP_ACT_DENY : SCMP_ACT_ALLOW;
-    if (seccomp_add_names(b, SCMP_ACT_ALLOW, seccomp_allowed,
-                          sizeof seccomp_allowed / sizeof seccomp_allowed[0]) != 0 ||
-        seccomp_add_names(b, action, seccomp_allowed_default, also) != 0 ||
-        seccomp_add_names(b, SECCOMP_ACT_DENY, seccomp_denied,
-                          sizeof seccomp_denied / sizeof seccomp_denied[0]) != 0) {
+    if (seccomp_add_names(b, SCMP_ACT_ALLOW, seccomp_names_allowed) != 0 ||
+        seccomp_add_names(b, action, seccomp_names_default) != 0 ||
+        seccomp_add_names(b, SECCOMP_ACT_DENY, seccomp_names_denied) != 0) {
         return -1;
     }
     return seccomp_add_rules(b) != 0 || seccomp_add_options(b, 1, 0, SECCOMP_LEVELS) != 0

@@ -45,20 +45,16 @@ static int seccomp_json_write(struct seccomp_json *j, const char *name, uint32_t
 int seccomp_json_rule(struct seccomp_json *j, const char *name, uint32_t action,
                       struct seccomp_json_args args, struct err *err) {
     static const struct seccomp_json_args any = {0, NULL};
-    if (strcmp(name, "seccomp") == 0) {
-        return seccomp_json_write(j, name, SCMP_ACT_ALLOW, any, err);
-    }
     if (strcmp(name, "shmget") == 0 && args.count > 0) { /* one call for all of theirs, too */
         return action == SCMP_ACT_ALLOW ? seccomp_json_write(j, name, action, any, err) : 0;
     }
-    bool option = strcmp(name, "setsockopt") == 0;
-    if (strcmp(name, "socket") != 0 && strcmp(name, "socketpair") != 0 && !option) {
-        return seccomp_json_write(j, name, action, args, err);
+    static const char *const whole[] = {"seccomp", "socket", "socketpair", "setsockopt"};
+    for (size_t i = 0; i < sizeof whole / sizeof whole[0]; i++) {
+        if (strcmp(name, whole[i]) == 0) {
+            uint32_t before = j->whole;
+            j->whole |= 1u << i;
+            return before & 1u << i ? 0 : seccomp_json_write(j, name, SCMP_ACT_ALLOW, any, err);
+        }
     }
-    uint32_t bit = option ? 4 : strcmp(name, "socket") == 0 ? 1 : 2;
-    if (j->sockets & bit) {
-        return 0;
-    }
-    j->sockets |= bit;
-    return seccomp_json_write(j, name, SCMP_ACT_ALLOW, any, err);
+    return seccomp_json_write(j, name, action, args, err);
 }

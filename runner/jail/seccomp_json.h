@@ -10,7 +10,7 @@
 struct seccomp_json {
     struct buf *out;   /* borrowed; appended to */
     const char *comma; /* "" in front of the first */
-    uint32_t sockets;  /* which of the calls that make one were written */
+    uint32_t whole;    /* which of the calls that are looked at less closely were written */
 };
 
 struct seccomp_json_args {

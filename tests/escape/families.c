@@ -2,6 +2,7 @@
  * a kernel loads a module when one is asked for. */
 #include "attempt.h"
 
+#include <linux/sockios.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -100,6 +101,21 @@ ATTEMPT(INTERFACES, interface_address, REFUSED, "an address for lo") {
     a->sin_family = AF_INET;
     a->sin_addr.s_addr = 0x0100000a;
     return TRY(ioctl(fd, SIOCSIFADDR, &r));
+}
+
+/* Any socket takes these from anybody, and the kernel loads the module first. */
+ATTEMPT(INTERFACES, bridge_module, "EPERM", "the module for bridges, by asking which there are") {
+    unsigned long question[4] = {0};
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    NEED(fd >= 0);
+    return TRY(ioctl(fd, SIOCGIFBR, question));
+}
+
+ATTEMPT(INTERFACES, vlan_module, "EPERM", "the module for VLANs, by asking which there are") {
+    char question[64] = {0};
+    int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+    NEED(fd >= 0);
+    return TRY(ioctl(fd, SIOCGIFVLAN, question));
 }
 
 ATTEMPT(INTERFACES, bridge, REFUSED " EOPNOTSUPP ENOPKG", "a bridge of interfaces") {

@@ -11,12 +11,15 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #define EXHAUSTION "exhaustion"
@@ -183,6 +186,101 @@ static long uncounted_cork(void) {
 BOUNDED(EXHAUSTION, uncounted_cork, UNCOUNTED_RIGHT, 2 * ESCAPE_MEM / MIB,
         "datagrams that are put together and never sent") {
     return TRY(uncounted(uncounted_cork)); /* more descriptors than these would hold more */
+}
+
+/* The same, but none of them sends before all were made: until then they have no port. */
+static void uncounted_late_child(struct uncounted *all, int made, int go) {
+    static char room[12000];
+    struct sockaddr_in a = uncounted_nobody();
+    int fds[ESCAPE_FILES], n = 0;
+    char byte;
+    while (n < ESCAPE_FILES && (fds[n] = socket(AF_INET, SOCK_DGRAM, 0)) >= 0) {
+        n++;
+    }
+    all->code = errno != EMFILE ? errno : all->code;
+    (void)!write(made, "x", 1);
+    (void)!read(go, &byte, 1);
+    for (int i = 0; i < 5 * n; i++) {
+        long sent =
+            sendto(fds[i / 5], room, sizeof room, MSG_MORE | MSG_DONTWAIT, (void *)&a, sizeof a);
+        __sync_fetch_and_add(&all->bytes, sent > 0 ? sent : 0);
+    }
+    (void)!write(made, "x", 1);
+    pause();
+    _exit(0);
+}
+
+static long uncounted_late(void) {
+    struct uncounted *all = mmap(NULL, sizeof *all, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    int made[2], go[2], children = 0;
+    char room[UNCOUNTED_PROCESSES];
+    NEED(all != MAP_FAILED && pipe(made) == 0 && pipe(go) == 0);
+    for (; children < UNCOUNTED_PROCESSES; children++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            uncounted_late_child(all, made[1], go[0]);
+        }
+        if (pid < 0 || read(made[0], room, 1) != 1) {
+            break;
+        }
+    }
+    NEED(write(go[1], room, (size_t)children) == children);
+    for (int i = 0; i < children; i++) {
+        NEED(read(made[0], room, 1) == 1);
+    }
+    escape_counted(all->bytes / MIB);
+    errno = (int)all->code;
+    return all->code != 0 ? -1 : 0;
+}
+
+BOUNDED(EXHAUSTION, uncounted_late, UNCOUNTED_RIGHT, 2 * ESCAPE_MEM / MIB,
+        "datagrams that are put together in sockets that were all made before") {
+    return TRY(uncounted_late());
+}
+
+/* Access lists: they are no blocks, and the file system in memory holds one for each file. */
+static long uncounted_list(void) {
+    static struct {
+        unsigned version;
+        struct {
+            unsigned short tag, may;
+            unsigned id;
+        } entry[8184];
+    } list = {.version = 2};
+    static int made;
+    enum { USER = 2, LAST = sizeof list.entry / sizeof list.entry[0] - 1 };
+    char path[64];
+    for (int i = 0; i <= LAST; i++) {
+        list.entry[i].tag = USER;
+        list.entry[i].id = 1000;
+    }
+    list.entry[0].tag = 1;         /* the owner */
+    list.entry[LAST - 2].tag = 4;  /* the group */
+    list.entry[LAST - 1].tag = 16; /* the mask */
+    list.entry[LAST].tag = 32;     /* the others */
+    (void)snprintf(path, sizeof path, "/tmp/l%d.%d", (int)getpid(), made++);
+    if (mkdir(path, 0755) != 0 ||
+        setxattr(path, "system.posix_acl_access", &list, sizeof list, 0) != 0 ||
+        setxattr(path, "system.posix_acl_default", &list, sizeof list, 0) != 0) {
+        return -1;
+    }
+    return 2 * sizeof list;
+}
+BOUNDED(EXHAUSTION, uncounted_lists, "ENOSPC EOPNOTSUPP SIGKILL", ESCAPE_MEM / MIB,
+        "access lists of files in memory") {
+    return TRY(uncounted(uncounted_list));
+}
+
+ATTEMPT(EXHAUSTION, uncounted_groups, FAMILY " ENOPROTOOPT",
+        "groups of IPv6: hundreds for each socket, in one list") {
+    struct ipv6_mreq group = {.ipv6mr_interface = 1};
+    int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+    group.ipv6mr_multiaddr.s6_addr[0] = 0xff;
+    group.ipv6mr_multiaddr.s6_addr[1] = 0x12;
+    fd = fd >= 0 ? fd : (int)TRY(socket(AF_INET6, SOCK_DGRAM, 0));
+    return fd < 0 ? -1
+                  : TRY(setsockopt(fd, IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, &group, sizeof group));
 }
 
 /* What was sent on a connection that nobody accepts: it is the listener's once it is confirmed. The

@@ -280,6 +280,12 @@ def snapshot(pair, bases, marks):
     return seen
 
 
+def cpu_ticks(pid):
+    with open("/proc/%d/stat" % pid) as file:
+        fields = file.read().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
+
+
 def threads(pid):
     """Without the workers: a few of them are made when there is something to do, and stay."""
     at = "/proc/%d/task" % pid

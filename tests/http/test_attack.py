@@ -9,6 +9,7 @@ import tempfile
 
 import box
 import check
+import clean
 import harness
 from suite import test
 
@@ -160,6 +161,33 @@ def _(pair):
     check.eventually(lambda: ticks_of_children(pair) > before, 2, "the jail is reaped")
     # Two seconds at half a processor are 100 ticks of the command; process 1 adds little to that.
     check.within(1, ticks_of_children(pair) - before, 150, "clock ticks of the jail")
+
+
+# Has the runner asked, by many at once, whether one may listen.
+LISTEN = r"""
+import ctypes, threading, time
+libc = ctypes.CDLL(None)
+asked = [0] * 8
+end = time.monotonic() + 2
+def ask(i):
+    while time.monotonic() < end:
+        libc.listen(-1, 1)
+        asked[i] += 1
+threads = [threading.Thread(target=ask, args=(i,)) for i in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+print(sum(asked))
+"""
+
+
+@test("a jail that asks all the time whether it may listen has a small share of the runner")
+def _(pair):
+    before = sum(clean.cpu_ticks(pid) for pid in pair.shard_pids())
+    answer = pair.client.run(argv=["python3", "-c", LISTEN])
+    spent = sum(clean.cpu_ticks(pid) for pid in pair.shard_pids()) - before
+    check.ended(answer, "exit", exit_code=0)
+    check.true(int(answer["steps"][0]["stdout"]) > 100, "too few were asked")
+    check.within(0, spent, 80, "clock ticks of the runner in two seconds")
 
 
 def ticks_of_children(pair):

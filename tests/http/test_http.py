@@ -8,6 +8,7 @@ import ssl
 import time
 
 import check
+import clean
 import harness
 from box import rows
 from check import Stopwatch
@@ -388,21 +389,15 @@ def _(_pair):
                     socks.append(pair.client.socket(1))
                 except OSError:
                     break
-            before = cpu_ticks(pair.server_pid)
+            before = clean.cpu_ticks(pair.server_pid)
             time.sleep(0.5)
-            spent = cpu_ticks(pair.server_pid) - before
+            spent = clean.cpu_ticks(pair.server_pid) - before
             check.true(spent < 25, "accept spins: %d ticks of CPU in half a second", spent)
         finally:
             for sock in socks:
                 sock.close()
         check.eventually(lambda: pair.probe("/healthz") == 200, 5, "the server answers again")
         check.ok(pair.client.run(argv=["true"]))
-
-
-def cpu_ticks(pid):
-    with open("/proc/%d/stat" % pid) as file:
-        fields = file.read().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 @test("2,000 connections that come and go leave no descriptor")

@@ -15,6 +15,7 @@ import time
 
 import certs
 import check
+import clean
 import harness
 from box import Box
 from check import Stopwatch
@@ -197,7 +198,7 @@ def _(_):
         hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"x" * 500
         socks = [socket.create_connection(("127.0.0.1", pair.port), 5) for _ in range(3)]
         socks[1].sendall(hello[:200])
-        spent = cpu_ticks(pair.server_pid)
+        spent = clean.cpu_ticks(pair.server_pid)
         start, cut, turn = time.monotonic(), {}, 0
         while len(cut) < 3 and time.monotonic() - start < 5:
             for i, sock in enumerate(socks):
@@ -213,7 +214,7 @@ def _(_):
             turn += 1
             time.sleep(0.05)
         check.equal(sorted(cut), [0, 1, 2], "connections that were cut")
-        check.within(0, cpu_ticks(pair.server_pid) - spent, 20, "ticks of CPU of the server meanwhile")
+        check.within(0, clean.cpu_ticks(pair.server_pid) - spent, 20, "ticks of CPU of the server meanwhile")
         check.within(0.5, min(cut.values()), 3, "seconds until the first was cut")
         for sock in socks:
             sock.close()
@@ -225,12 +226,6 @@ def _(_):
         check.equal(read_end(slow), b"", "what comes")
         watch.below(3, "the cut")
         check.equal(pair.probe("/healthz"), 200, "afterwards")
-
-
-def cpu_ticks(pid):
-    with open("/proc/%d/stat" % pid) as file:
-        fields = file.read().rpartition(")")[2].split()
-    return int(fields[11]) + int(fields[12])
 
 
 def settled(look):
@@ -348,9 +343,9 @@ def silent(pair):
     socks[2].sendall(head(b"POST", "/v1/runs", len(body)) + body)
     socks[3].sendall(head(b"GET", box.file("/workspace/large")))
     time.sleep(0.3)
-    before = cpu_ticks(pair.server_pid)
+    before = clean.cpu_ticks(pair.server_pid)
     time.sleep(0.7)
-    check.within(0, cpu_ticks(pair.server_pid) - before, 15, "ticks of CPU of the server meanwhile")
+    check.within(0, clean.cpu_ticks(pair.server_pid) - before, 15, "ticks of CPU of the server meanwhile")
     for sock in socks:
         sock.close()
 

@@ -9,6 +9,8 @@
 #include <linux/net.h>
 #include <linux/netlink.h>
 #include <linux/seccomp.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -81,6 +83,12 @@ static const struct verdict verdicts[] = {
     SAME(prctl, ALLOW, 0x53564d41), /* PR_SET_VMA, with which libc names its memory */
     SAME(prctl, FAIL(EINVAL), PR_SCHED_CORE),
     SAME(prctl, FAIL(EINVAL), PR_SCHED_CORE | HIGH),
+    SAME(prctl, FAIL(EINVAL), PR_SET_SECCOMP, SECCOMP_MODE_FILTER),
+    SAME(prctl, FAIL(EINVAL), PR_SET_SECCOMP | HIGH, SECCOMP_MODE_FILTER),
+    SAME(prctl, ALLOW, PR_SET_SECCOMP, SECCOMP_MODE_STRICT),
+    CALL(seccomp, FAIL(EINVAL), FAIL(EINVAL), SECCOMP_SET_MODE_FILTER),
+    CALL(seccomp, FAIL(EINVAL), FAIL(EINVAL), SECCOMP_SET_MODE_FILTER | HIGH),
+    CALL(seccomp, ALLOW, FAIL(ENOSYS), SECCOMP_GET_ACTION_AVAIL),
     SAME(landlock_create_ruleset, ALLOW, 0),
     SAME(pidfd_open, ALLOW, 0),
     SAME(setresuid, ALLOW, 0),
@@ -280,13 +288,49 @@ static void test_ioctl_requests(void **state) {
     static const uint64_t upper[] = {0, HIGH, 0xffffffff00000000, 0x8000000000000000};
     for (uint64_t low = 0; low < 0x10000; low++) {
         for (size_t i = 0; i < UNIT_COUNT(upper); i++) {
-            bool refused = low == TIOCSTI || low == TIOCLINUX || low == TIOCSETD;
+            bool refused = low == TIOCSTI || low == TIOCLINUX || low == TIOCSETD ||
+                           low == SIOCGIFBR || low == SIOCSIFBR || low == SIOCBRADDBR ||
+                           low == SIOCBRDELBR || low == SIOCGIFVLAN || low == SIOCSIFVLAN;
             uint32_t got = ask(POLICY_SYSCALLS_DEFAULT, SYS_ioctl, 0, upper[i] | low, 0);
             assert_int_equal(got, refused ? FAIL(EPERM) : ALLOW);
         }
     }
     for (uint64_t high = 0x10000; high <= 0xffff0000; high += 0x10000) {
         assert_int_equal(ask(POLICY_SYSCALLS_STRICT, SYS_ioctl, 0, high | TIOCSTI, 0), ALLOW);
+    }
+}
+
+/* What a kernel would look for a module for, whatever the flags: only pairs of a type and a
+ * protocol that belong together get so far. */
+static void test_socket_types(void **state) {
+    (void)state;
+    static const uint64_t flags[] = {0, SOCK_CLOEXEC, SOCK_NONBLOCK | SOCK_CLOEXEC, HIGH};
+    for (uint64_t i = 0; i < 2 * UNIT_COUNT(flags) * 16 * 300; i++) {
+        uint64_t family = i % 2 == 0 ? AF_INET : AF_INET6;
+        uint64_t icmp = family == AF_INET ? IPPROTO_ICMP : IPPROTO_ICMPV6;
+        uint64_t type = i / 2 % 16, protocol = i / 32 % 300, flag = flags[i / 32 / 300];
+        bool stream = type == SOCK_STREAM && (protocol == 0 || protocol == IPPROTO_TCP);
+        bool datagram =
+            type == SOCK_DGRAM && (protocol == 0 || protocol == IPPROTO_UDP || protocol == icmp);
+        uint32_t got = ask(POLICY_SYSCALLS_DEFAULT, SYS_socket, family, type | flag, protocol);
+        if (stream || datagram) {
+            assert_int_equal(got, stream ? ALLOW : NOTIFY);
+        } else {
+            assert_int_equal(got & SECCOMP_RET_ACTION_FULL, SECCOMP_RET_ERRNO);
+        }
+    }
+}
+
+/* No cgroup counts an access list. */
+static void test_attributes(void **state) {
+    (void)state;
+    static const long nrs[] = {SYS_setxattr, SYS_lsetxattr, SYS_fsetxattr};
+    static const uint64_t sizes[] = {0, 1024, 1025, 65536, HIGH, HIGH | 10, UINT64_MAX};
+    for (size_t i = 0; i < UNIT_COUNT(nrs) * UNIT_COUNT(sizes) * 2; i++) {
+        struct seccomp_data d = {.nr = (int)nrs[i % UNIT_COUNT(nrs)], .arch = ARCH};
+        d.args[3] = sizes[i / UNIT_COUNT(nrs) / 2];
+        assert_int_equal(interpret(&programs[i / UNIT_COUNT(nrs) % 2], &d),
+                         d.args[3] <= 1024 ? ALLOW : FAIL(ENOSPC));
     }
 }
 
@@ -519,6 +563,8 @@ int main(void) {
         cmocka_unit_test(test_verdicts),
         cmocka_unit_test(test_clone_flags),
         cmocka_unit_test(test_ioctl_requests),
+        cmocka_unit_test(test_socket_types),
+        cmocka_unit_test(test_attributes),
         cmocka_unit_test(test_huge_pages),
         cmocka_unit_test(test_limits_of_others),
         cmocka_unit_test(test_unknown),
