@@ -65,22 +65,3 @@ int accounts_tool_room(const struct accounts_tool *t, struct err *err) {
                ? err_set(err, ERR_LIMIT, 0, "there are as many users and tokens as there may be")
                : 0;
 }
-
-int accounts_tool_parse(const struct opt *table, int argc, char **argv, struct accounts_words *out,
-                        struct err *err) {
-    struct opt_result result;
-    *out = (struct accounts_words){0};
-    for (;;) {
-        if (opt_parse(table, argc, argv, &result, err) < 0)
-            return -1;
-        out->help |= result.help;
-        if (result.help || result.rest >= argc)
-            return 0;
-        if (out->count == ACCOUNTS_TOOL_OPERANDS)
-            return err_set(err, ERR_INVALID, 0, "too many arguments, from %.60s on",
-                           argv[result.rest]);
-        out->word[out->count++] = argv[result.rest];
-        argc -= result.rest;
-        argv += result.rest;
-    }
-}

@@ -3,11 +3,8 @@
 #pragma once
 
 #include "accounts.h"
-#include "opt.h"
 #include "state.h"
 #include "store.h"
-
-#define ACCOUNTS_TOOL_OPERANDS 32
 
 struct accounts_tool {
     struct state state;
@@ -25,12 +22,3 @@ void accounts_tool_close(struct accounts_tool *t);
 
 /* May there be one more user or token? */
 int accounts_tool_room(const struct accounts_tool *t, struct err *err);
-
-/* Operands, and options between and behind them. */
-struct accounts_words {
-    bool help;
-    unsigned count;
-    const char *word[ACCOUNTS_TOOL_OPERANDS];
-};
-int accounts_tool_parse(const struct opt *table, int argc, char **argv, struct accounts_words *out,
-                        struct err *err);

@@ -3,45 +3,16 @@
 #include <string.h>
 #include <time.h>
 
+#include "accounts_cmd.h"
 #include "accounts_json.h"
 #include "accounts_make.h"
-#include "accounts_quota.h"
 #include "accounts_scope.h"
-#include "accounts_tool.h"
 #include "clock.h"
 #include "store_accounts.h"
 #include "subcommand.h"
 
-#define TOKEN_CMD_JSON_MAX ((size_t)64 * 1024 * 1024)
-
-struct token_args {
-    const char *state, *scopes, *expires, *policies, *label;
-    struct opt_list quota;
-    uint64_t cpu_ms, runs;
-    bool json, cancel_running;
-    struct accounts_words words;
-};
-
-struct token_action {
-    const char *name;
-    unsigned min, max; /* operands */
-    const char *operands;
-    int (*run)(const struct token_args *args, struct accounts_tool *t, struct err *err);
-};
-
-static struct accounts_user *token_cmd_user(struct accounts_tool *t, const char *name,
-                                            struct err *err) {
-    struct accounts_user *u = accounts_user_find(t->accounts, name);
-    if (u != NULL && !u->deleted)
-        return u;
-    err_set(err, ERR_INVALID, 0,
-            "there is no user of that name; make it with: pinfold-server user add NAME --state %s",
-            t->state.path);
-    return NULL;
-}
-
-static int token_cmd_wish(const struct token_args *args, struct accounts_wish *w, char **policies,
-                          struct err *err) {
+static int token_cmd_wish(const struct accounts_args *args, struct accounts_wish *w,
+                          char **policies, struct err *err) {
     accounts_make_wish(w);
     w->label = args->label;
     w->cpu_budget_ms = args->cpu_ms;
@@ -51,9 +22,8 @@ static int token_cmd_wish(const struct token_args *args, struct accounts_wish *w
     if (args->expires != NULL &&
         accounts_make_time(args->expires, clock_real_ms(), &w->expires_ms, err) < 0)
         return err_wrap(err, "--expires");
-    for (size_t i = 0; i < args->quota.count; i++)
-        if (accounts_quota_set(&w->quota, args->quota.item[i], err) < 0)
-            return -1;
+    if (accounts_cmd_quotas(&w->quota, args->quota.item, args->quota.count, err) < 0)
+        return -1;
     if (args->policies == NULL)
         return 0;
     if (accounts_make_policies(args->policies, policies, err) < 0)
@@ -71,8 +41,9 @@ static void token_cmd_when(uint64_t ms, char out[32]) {
         strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &tm);
 }
 
-static int token_cmd_new(const struct token_args *args, struct accounts_tool *t, struct err *err) {
-    const struct accounts_user *u = token_cmd_user(t, args->words.word[1], err);
+static int token_cmd_new(const struct accounts_args *args, struct accounts_tool *t,
+                         struct err *err) {
+    const struct accounts_user *u = accounts_cmd_user(t, args->word[1], err);
     struct accounts_wish wish;
     struct accounts_token row;
     char text[TOKEN_TEXT_LEN + 1] = "", scopes[ACCOUNTS_SCOPE_NAMES_SIZE], when[32];
@@ -102,26 +73,18 @@ static int token_cmd_list_json(const struct accounts_tool *t, const struct accou
                                struct err *err) {
     struct buf out;
     struct json_out j;
-    buf_init(&out, TOKEN_CMD_JSON_MAX);
-    json_out_init(&j, &out);
-    json_out_open(&j, NULL, '{');
-    json_out_open(&j, "tokens", '[');
+    accounts_cmd_list_begin(&j, &out, "tokens");
     for (const struct accounts_token *x = NULL; (x = accounts_token_next(t->accounts, x)) != NULL;)
         if (only == NULL || x->user == only)
             accounts_json_token(&j, NULL, x, clock_real_ms());
-    json_out_close(&j, ']');
-    json_out_close(&j, '}');
-    int rc = json_out_end(&j, err);
-    if (rc == 0)
-        puts(out.data);
-    buf_done(&out);
-    return rc;
+    return accounts_cmd_list_end(&j, &out, err);
 }
 
-static int token_cmd_list(const struct token_args *args, struct accounts_tool *t, struct err *err) {
+static int token_cmd_list(const struct accounts_args *args, struct accounts_tool *t,
+                          struct err *err) {
     const struct accounts_user *only = NULL;
     char scopes[ACCOUNTS_SCOPE_NAMES_SIZE], when[32];
-    if (args->words.count > 1 && (only = token_cmd_user(t, args->words.word[1], err)) == NULL)
+    if (args->count > 1 && (only = accounts_cmd_user(t, args->word[1], err)) == NULL)
         return -1;
     if (args->json)
         return token_cmd_list_json(t, only, err);
@@ -140,9 +103,9 @@ static int token_cmd_list(const struct token_args *args, struct accounts_tool *t
     return 0;
 }
 
-static int token_cmd_revoke(const struct token_args *args, struct accounts_tool *t,
+static int token_cmd_revoke(const struct accounts_args *args, struct accounts_tool *t,
                             struct err *err) {
-    const struct accounts_token *x = accounts_token_find(t->accounts, args->words.word[1]);
+    const struct accounts_token *x = accounts_token_find(t->accounts, args->word[1]);
     if (x == NULL)
         return err_set(
             err, ERR_INVALID, 0,
@@ -152,45 +115,29 @@ static int token_cmd_revoke(const struct token_args *args, struct accounts_tool 
     return accounts_tool_changed(t, "token revoke", x->id, err);
 }
 
-static const struct token_action token_cmd_actions[] = {
+static const struct accounts_action token_cmd_actions[] = {
     {"new", 1, 1, "NAME [OPTIONS]", token_cmd_new},
     {"list", 0, 1, "[NAME]", token_cmd_list},
     {"revoke", 1, 1, "tok_…", token_cmd_revoke},
 };
 
-static const struct token_action *token_cmd_action(const struct accounts_words *w,
-                                                   struct err *err) {
-    for (size_t i = 0; w->count > 0 && i < sizeof(token_cmd_actions) / sizeof(token_cmd_actions[0]);
-         i++) {
-        const struct token_action *a = &token_cmd_actions[i];
-        if (strcmp(a->name, w->word[0]) != 0)
-            continue;
-        if (w->count - 1 >= a->min && w->count - 1 <= a->max)
-            return a;
-        err_set(err, ERR_INVALID, 0, "use it like this: pinfold-server token %s %s", a->name,
-                a->operands);
-        return NULL;
-    }
-    err_set(err, ERR_INVALID, 0, "expected new, list or revoke; --help explains them");
-    return NULL;
-}
-
-static void token_cmd_help(const struct opt *table) {
-    opt_help(stdout,
-             "pinfold-server token new NAME [OPTIONS]\n"
+static const struct accounts_cmd token_cmd_shape = {
+    .name = "token",
+    .usage = "pinfold-server token new NAME [OPTIONS]\n"
              "pinfold-server token list [NAME] [--json]\n"
              "pinfold-server token revoke tok_… [--cancel-running]",
-             "The tokens of users. A new one is printed alone on standard output and cannot be\n"
+    .about = "The tokens of users. A new one is printed alone on standard output and cannot be\n"
              "shown again: only its hash is kept. Revoking one revokes the tokens made with it;\n"
              "their open streams end, what waits in the queue is cancelled, and with\n"
              "--cancel-running what runs is, too. A running server knows of a change at once.\n"
              "Scopes: run, sandbox, files, read (these four unless something is said), metrics\n"
              "and admin (all six for an administrator).",
-             table);
-}
+    .actions = token_cmd_actions,
+    .action_count = sizeof(token_cmd_actions) / sizeof(token_cmd_actions[0]),
+};
 
 static int token_run(int argc, char **argv) {
-    struct token_args args = {
+    struct accounts_args args = {
         .state = "/var/lib/pinfold", .label = "", .cpu_ms = UINT64_MAX, .runs = UINT64_MAX};
     const struct opt table[] = {
         {"state", 0, "DIR", OPT_STRING, &args.state, 0, 0,
@@ -211,26 +158,7 @@ static int token_run(int argc, char **argv) {
         {"json", 0, NULL, OPT_FLAG, &args.json, 0, 0, "list: as JSON"},
         {0},
     };
-    struct err err = {0};
-    struct accounts_tool tool;
-    const struct token_action *action = NULL;
-    if (accounts_tool_parse(table, argc, argv, &args.words, &err) == 0 && args.words.help) {
-        token_cmd_help(table);
-        return 0;
-    }
-    if (err.kind == ERR_NONE)
-        action = token_cmd_action(&args.words, &err);
-    if (action == NULL) {
-        fprintf(stderr, "pinfold-server token: %s\n", err.text);
-        return 2;
-    }
-    int rc = accounts_tool_open(&tool, args.state, &err);
-    if (rc == 0)
-        rc = action->run(&args, &tool, &err);
-    if (rc < 0)
-        fprintf(stderr, "pinfold-server token %s: %s\n", action->name, err.text);
-    accounts_tool_close(&tool);
-    return rc < 0 ? 1 : 0;
+    return accounts_cmd_run(&token_cmd_shape, table, &args, argc, argv);
 }
 
 const struct subcommand token_cmd = {

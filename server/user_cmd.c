@@ -2,40 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "accounts_cmd.h"
 #include "accounts_json.h"
 #include "accounts_quota.h"
-#include "accounts_tool.h"
 #include "clock.h"
 #include "store_accounts.h"
 #include "str.h"
 #include "subcommand.h"
-
-#define USER_CMD_JSON_MAX ((size_t)64 * 1024 * 1024)
-
-struct user_args {
-    const char *state;
-    bool admin, json, cancel_running;
-    uint64_t weight; /* 0 = not given */
-    struct opt_list quota;
-    struct accounts_words words;
-};
-
-struct user_action {
-    const char *name;
-    unsigned min, max; /* operands */
-    const char *operands;
-    int (*run)(const struct user_args *args, struct accounts_tool *t, struct err *err);
-};
-
-static struct accounts_user *user_cmd_find(struct accounts_tool *t, const char *name,
-                                           struct err *err) {
-    struct accounts_user *u = accounts_user_find(t->accounts, name);
-    if (u != NULL && !u->deleted)
-        return u;
-    err_set(err, ERR_INVALID, 0, "there is no user %.63s; pinfold-server user list shows them",
-            str_is_name(name) ? name : "of that name");
-    return NULL;
-}
 
 static int user_cmd_change(struct accounts_tool *t, const struct accounts_user *u,
                            const char *command, struct err *err) {
@@ -44,16 +17,9 @@ static int user_cmd_change(struct accounts_tool *t, const struct accounts_user *
     return accounts_tool_changed(t, command, u->name, err);
 }
 
-static int user_cmd_quotas(struct quota_limits *q, const char *const *words, size_t count,
-                           struct err *err) {
-    for (size_t i = 0; i < count; i++)
-        if (accounts_quota_set(q, words[i], err) < 0)
-            return -1;
-    return 0;
-}
-
-static int user_cmd_add(const struct user_args *args, struct accounts_tool *t, struct err *err) {
-    const char *name = args->words.word[1];
+static int user_cmd_add(const struct accounts_args *args, struct accounts_tool *t,
+                        struct err *err) {
+    const char *name = args->word[1];
     const struct accounts_user *known = accounts_user_find(t->accounts, name);
     struct accounts_user u = {.admin = args->admin,
                               .weight = args->weight != 0 ? (uint32_t)args->weight
@@ -71,7 +37,7 @@ static int user_cmd_add(const struct user_args *args, struct accounts_tool *t, s
                        name);
     accounts_quota_unlimited(&u.quota);
     if (accounts_tool_room(t, err) < 0 ||
-        user_cmd_quotas(&u.quota, args->quota.item, args->quota.count, err) < 0 ||
+        accounts_cmd_quotas(&u.quota, args->quota.item, args->quota.count, err) < 0 ||
         store_accounts_add_user(t->store, &u, err) < 0 ||
         accounts_tool_changed(t, "user add", name, err) < 0)
         return -1;
@@ -90,23 +56,15 @@ static size_t user_cmd_tokens(const struct accounts *a, const struct accounts_us
 static int user_cmd_list_json(const struct accounts_tool *t, struct err *err) {
     struct buf out;
     struct json_out j;
-    buf_init(&out, USER_CMD_JSON_MAX);
-    json_out_init(&j, &out);
-    json_out_open(&j, NULL, '{');
-    json_out_open(&j, "users", '[');
+    accounts_cmd_list_begin(&j, &out, "users");
     for (const struct accounts_user *u = NULL; (u = accounts_user_next(t->accounts, u)) != NULL;)
         if (!u->deleted)
             accounts_json_user(&j, NULL, u);
-    json_out_close(&j, ']');
-    json_out_close(&j, '}');
-    int rc = json_out_end(&j, err);
-    if (rc == 0)
-        puts(out.data);
-    buf_done(&out);
-    return rc;
+    return accounts_cmd_list_end(&j, &out, err);
 }
 
-static int user_cmd_list(const struct user_args *args, struct accounts_tool *t, struct err *err) {
+static int user_cmd_list(const struct accounts_args *args, struct accounts_tool *t,
+                         struct err *err) {
     if (args->json)
         return user_cmd_list_json(t, err);
     printf("%-24s %-8s %-8s %7s %7s\n", "USER", "ROLE", "STATE", "WEIGHT", "TOKENS");
@@ -117,9 +75,9 @@ static int user_cmd_list(const struct user_args *args, struct accounts_tool *t, 
     return 0;
 }
 
-static int user_cmd_disable(const struct user_args *args, struct accounts_tool *t,
+static int user_cmd_disable(const struct accounts_args *args, struct accounts_tool *t,
                             struct err *err) {
-    struct accounts_user *u = user_cmd_find(t, args->words.word[1], err);
+    struct accounts_user *u = accounts_cmd_user(t, args->word[1], err);
     if (u == NULL)
         return -1;
     u->disabled = true;
@@ -127,29 +85,32 @@ static int user_cmd_disable(const struct user_args *args, struct accounts_tool *
     return user_cmd_change(t, u, "user disable", err);
 }
 
-static int user_cmd_enable(const struct user_args *args, struct accounts_tool *t, struct err *err) {
-    struct accounts_user *u = user_cmd_find(t, args->words.word[1], err);
+static int user_cmd_enable(const struct accounts_args *args, struct accounts_tool *t,
+                           struct err *err) {
+    struct accounts_user *u = accounts_cmd_user(t, args->word[1], err);
     if (u == NULL)
         return -1;
     u->disabled = u->cancel_running = false;
     return user_cmd_change(t, u, "user enable", err);
 }
 
-static int user_cmd_delete(const struct user_args *args, struct accounts_tool *t, struct err *err) {
-    struct accounts_user *u = user_cmd_find(t, args->words.word[1], err);
+static int user_cmd_delete(const struct accounts_args *args, struct accounts_tool *t,
+                           struct err *err) {
+    struct accounts_user *u = accounts_cmd_user(t, args->word[1], err);
     if (u == NULL)
         return -1;
     u->disabled = u->deleted = true;
     return user_cmd_change(t, u, "user delete", err);
 }
 
-static int user_cmd_quota(const struct user_args *args, struct accounts_tool *t, struct err *err) {
-    struct accounts_user *u = user_cmd_find(t, args->words.word[1], err);
+static int user_cmd_quota(const struct accounts_args *args, struct accounts_tool *t,
+                          struct err *err) {
+    struct accounts_user *u = accounts_cmd_user(t, args->word[1], err);
     if (u == NULL)
         return -1;
-    if (args->words.count > 2 || args->quota.count > 0) {
-        if (user_cmd_quotas(&u->quota, args->words.word + 2, args->words.count - 2, err) < 0 ||
-            user_cmd_quotas(&u->quota, args->quota.item, args->quota.count, err) < 0 ||
+    if (args->count > 2 || args->quota.count > 0) {
+        if (accounts_cmd_quotas(&u->quota, args->word + 2, args->count - 2, err) < 0 ||
+            accounts_cmd_quotas(&u->quota, args->quota.item, args->quota.count, err) < 0 ||
             user_cmd_change(t, u, "user quota", err) < 0)
             return -1;
     }
@@ -162,54 +123,38 @@ static int user_cmd_quota(const struct user_args *args, struct accounts_tool *t,
     return 0;
 }
 
-static int user_cmd_weight(const struct user_args *args, struct accounts_tool *t, struct err *err) {
-    struct accounts_user *u = user_cmd_find(t, args->words.word[1], err);
+static int user_cmd_weight(const struct accounts_args *args, struct accounts_tool *t,
+                           struct err *err) {
+    struct accounts_user *u = accounts_cmd_user(t, args->word[1], err);
     uint64_t weight;
     if (u == NULL)
         return -1;
-    if (str_u64(args->words.word[2], 1, ACCOUNTS_WEIGHT_MAX, &weight, err) < 0)
+    if (str_u64(args->word[2], 1, ACCOUNTS_WEIGHT_MAX, &weight, err) < 0)
         return err_wrap(err, "the weight");
     u->weight = (uint32_t)weight;
     return user_cmd_change(t, u, "user weight", err);
 }
 
-static const struct user_action user_cmd_actions[] = {
+static const struct accounts_action user_cmd_actions[] = {
     {"add", 1, 1, "NAME", user_cmd_add},
     {"list", 0, 0, "", user_cmd_list},
     {"disable", 1, 1, "NAME", user_cmd_disable},
     {"enable", 1, 1, "NAME", user_cmd_enable},
     {"delete", 1, 1, "NAME", user_cmd_delete},
-    {"quota", 1, ACCOUNTS_TOOL_OPERANDS - 1, "NAME [QUOTA=VALUE]…", user_cmd_quota},
+    {"quota", 1, ACCOUNTS_CMD_WORDS - 1, "NAME [QUOTA=VALUE]…", user_cmd_quota},
     {"weight", 2, 2, "NAME N", user_cmd_weight},
 };
 
-static const struct user_action *user_cmd_action(const struct accounts_words *w, struct err *err) {
-    for (size_t i = 0; w->count > 0 && i < sizeof(user_cmd_actions) / sizeof(user_cmd_actions[0]);
-         i++) {
-        const struct user_action *a = &user_cmd_actions[i];
-        if (strcmp(a->name, w->word[0]) != 0)
-            continue;
-        if (w->count - 1 >= a->min && w->count - 1 <= a->max)
-            return a;
-        err_set(err, ERR_INVALID, 0, "use it like this: pinfold-server user %s %s", a->name,
-                a->operands);
-        return NULL;
-    }
-    err_set(err, ERR_INVALID, 0,
-            "expected add, list, disable, enable, delete, quota or weight; --help explains them");
-    return NULL;
-}
-
-static void user_cmd_help(const struct opt *table) {
-    opt_help(
-        stdout,
-        "pinfold-server user add NAME [--admin] [--weight N] [--quota NAME=VALUE]…\n"
-        "pinfold-server user list [--json]\n"
-        "pinfold-server user disable NAME [--cancel-running]\n"
-        "pinfold-server user enable NAME\n"
-        "pinfold-server user delete NAME\n"
-        "pinfold-server user quota NAME [QUOTA=VALUE]…\n"
-        "pinfold-server user weight NAME N",
+static const struct accounts_cmd user_cmd_shape = {
+    .name = "user",
+    .usage = "pinfold-server user add NAME [--admin] [--weight N] [--quota NAME=VALUE]…\n"
+             "pinfold-server user list [--json]\n"
+             "pinfold-server user disable NAME [--cancel-running]\n"
+             "pinfold-server user enable NAME\n"
+             "pinfold-server user delete NAME\n"
+             "pinfold-server user quota NAME [QUOTA=VALUE]…\n"
+             "pinfold-server user weight NAME N",
+    .about =
         "The users of a server. A running server knows of a change at once. Who is disabled\n"
         "or deleted is refused from then on: open streams end, what waits in the queue is\n"
         "cancelled, and with --cancel-running what runs is, too. Of a deleted user all of that\n"
@@ -217,11 +162,12 @@ static void user_cmd_help(const struct opt *table) {
         "Quotas: runs, parallel_runs, sandboxes, mem_bytes (4G), disk_bytes, cpu_ms_per_day\n"
         "(2h), result_bytes, snapshot_bytes; \"none\" is no limit, \"default\" what the\n"
         "configuration says.",
-        table);
-}
+    .actions = user_cmd_actions,
+    .action_count = sizeof(user_cmd_actions) / sizeof(user_cmd_actions[0]),
+};
 
 static int user_run(int argc, char **argv) {
-    struct user_args args = {.state = "/var/lib/pinfold"};
+    struct accounts_args args = {.state = "/var/lib/pinfold"};
     const struct opt table[] = {
         {"state", 0, "DIR", OPT_STRING, &args.state, 0, 0,
          "the state directory (/var/lib/pinfold)"},
@@ -233,26 +179,7 @@ static int user_run(int argc, char **argv) {
         {"json", 0, NULL, OPT_FLAG, &args.json, 0, 0, "list: as JSON"},
         {0},
     };
-    struct err err = {0};
-    struct accounts_tool tool;
-    const struct user_action *action = NULL;
-    if (accounts_tool_parse(table, argc, argv, &args.words, &err) == 0 && args.words.help) {
-        user_cmd_help(table);
-        return 0;
-    }
-    if (err.kind == ERR_NONE)
-        action = user_cmd_action(&args.words, &err);
-    if (action == NULL) {
-        fprintf(stderr, "pinfold-server user: %s\n", err.text);
-        return 2;
-    }
-    int rc = accounts_tool_open(&tool, args.state, &err);
-    if (rc == 0)
-        rc = action->run(&args, &tool, &err);
-    if (rc < 0)
-        fprintf(stderr, "pinfold-server user %s: %s\n", action->name, err.text);
-    accounts_tool_close(&tool);
-    return rc < 0 ? 1 : 0;
+    return accounts_cmd_run(&user_cmd_shape, table, &args, argc, argv);
 }
 
 const struct subcommand user_cmd = {
