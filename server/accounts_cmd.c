@@ -89,7 +89,8 @@ struct accounts_user *accounts_cmd_user(struct accounts_tool *t, const char *nam
     if (u != NULL && !u->deleted)
         return u;
     err_set(err, ERR_INVALID, 0,
-            "there is no user %.63s; pinfold-server user list --state %s shows them",
+            "there is no user %.63s; pinfold-server user list --state %s shows them, user add "
+            "makes one",
             str_is_name(name) ? name : "of that name", t->state.path);
     return NULL;
 }
