@@ -27,7 +27,7 @@
 
 struct main_options {
     const char *state, *policies, *server_user, *init, *engine, *host_image;
-    uint64_t slots, sandboxes, warm, layer_bytes, keep_ms;
+    uint64_t slots, sandboxes, warm;
     bool check;
 };
 
@@ -36,7 +36,6 @@ struct main_runner {
     struct log log;
     struct start_state state;
     struct policy_set policies;
-    struct seccomp_program programs[2];
     struct supervise_config supervise;
     struct shard_maker maker;
     struct maker *made; /* of the shard that this process is */
@@ -171,7 +170,7 @@ static int main_selftest(void *arg, struct selftest_result *out, struct err *err
             .init_fd = r->supervise.shard.init_fd,
             .home_ns = r->supervise.shard.home_ns,
             .policy = policy_find(&r->policies, "default"),
-            .bpf = &r->programs[POLICY_SYSCALLS_DEFAULT],
+            .bpf = &r->supervise.shard.programs[POLICY_SYSCALLS_DEFAULT],
             .maker = maker_jails(m),
             .loop = loop,
             .image = MAKER_IMAGE_EMPTY,
@@ -225,7 +224,7 @@ static int main_start(struct main_runner *r, struct err *err) {
         (s->init_fd = start_init_program(r->opt.init, err)) < 0 ||
         (s->home_ns = start_namespace(err)) < 0 || main_state(r, err) != 0 ||
         leftovers_sweep(BACKEND_DOCKER, &r->log, err) != 0 ||
-        start_filters(true, r->programs, err) != 0) {
+        start_filters(true, s->programs, err) != 0) {
         return -1;
     }
     return main_prove(r, err);
@@ -244,39 +243,20 @@ static int main_serve(struct main_runner *r) {
     s->shard.maker = &r->maker;
     s->shard.slots = (unsigned)r->opt.slots;
     s->shard.sandboxes = (unsigned)r->opt.sandboxes;
-    s->shard.layer_bytes = r->opt.layer_bytes;
-    s->shard.keep_ms = r->opt.keep_ms;
     s->shard.warm = (unsigned)r->opt.warm;
     s->shard.disk_dir = r->state.disk;
     s->shard.images_dir = r->state.images;
     s->shard.mount_dir = r->state.mounts;
     s->shard.policies = &r->policies;
     s->shard.capabilities = r->capabilities;
-    s->shard.programs[0] = r->programs[0];
-    s->shard.programs[1] = r->programs[1];
     s->shard.log = &r->log;
     int code = supervise_run(s);
     leftovers_sockets(BACKEND_DOCKER);
     return code;
 }
 
-static int main_run(struct main_runner *r) {
-    struct err err;
-    start_hold_signals();
-    int rc = main_start(r, &err);
-    if (r->opt.check && r->capabilities != NULL) {
-        start_print(r->capabilities);
-    }
-    if (rc != 0) {
-        (void)fprintf(stderr, "pinfold-runner-docker: %s\n", err.text);
-        return 1;
-    }
-    return r->opt.check ? 0 : main_serve(r);
-}
-
 int main(int argc, char **argv) {
     struct main_runner r;
-    struct opt_result parsed;
     struct err err;
     memset(&r, 0, sizeof r);
     r.opt = (struct main_options){.policies = "/etc/pinfold/policies",
@@ -284,9 +264,10 @@ int main(int argc, char **argv) {
                                   .engine = "/var/run/docker.sock",
                                   .slots = 16,
                                   .sandboxes = 128,
-                                  .layer_bytes = MAIN_LAYER_BYTES,
-                                  .keep_ms = 60000,
                                   .warm = 4};
+    struct shard_config *shard = &r.supervise.shard;
+    shard->layer_bytes = MAIN_LAYER_BYTES;
+    shard->keep_ms = 60000;
     const struct opt table[] = {
         {"state", 0, "DIR", OPT_STRING, &r.opt.state, 0, 0, "state directory (required)"},
         {"engine", 0, "SOCKET", OPT_STRING, &r.opt.engine, 0, 0,
@@ -300,9 +281,9 @@ int main(int argc, char **argv) {
          "the user that may connect (pinfold)"},
         {"slots", 0, "N", OPT_U64, &r.opt.slots, 1, 512, "runs at once (16)"},
         {"sandboxes", 0, "N", OPT_U64, &r.opt.sandboxes, 0, 1200, "sandboxes at once (128)"},
-        {"layer-bytes", 0, "SIZE", OPT_BYTES, &r.opt.layer_bytes, 0, 0,
+        {"layer-bytes", 0, "SIZE", OPT_BYTES, &shard->layer_bytes, 0, 0,
          "what snapshots may hold (4G); 0 = anything"},
-        {"keep", 0, "TIME", OPT_DURATION, &r.opt.keep_ms, 0, 24 * 60 * 60 * 1000,
+        {"keep", 0, "TIME", OPT_DURATION, &shard->keep_ms, 0, 24 * 60 * 60 * 1000,
          "how long sandboxes wait for a server that comes back (1m); 0 ends them at once"},
         {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 64, "containers kept ready, per kind (4)"},
         {"init", 0, "FILE", OPT_STRING, &r.opt.init, 0, 0,
@@ -315,19 +296,14 @@ int main(int argc, char **argv) {
     /* What the engine is told about a container is JSON as well: a list that lacks an entry because
      * memory was short would be a container with one wall less. */
     policy_load_guard();
-    if (opt_parse(table, argc, argv, &parsed, &err) != 0) {
-        (void)fprintf(stderr, "pinfold-runner-docker: %s (see --help)\n", err.text);
-        return 2;
+    int code = start_parse("pinfold-runner-docker", main_about, table, argc, argv, &r.opt.state);
+    if (code >= 0) {
+        return code;
     }
-    if (parsed.help) {
-        opt_help(stdout, "pinfold-runner-docker --state DIR [options]", main_about, table);
-        return 0;
+    start_hold_signals();
+    int rc = main_start(&r, &err);
+    if (start_tell("pinfold-runner-docker", rc, r.opt.check ? r.capabilities : NULL, &err) != 0) {
+        return 1;
     }
-    if (r.opt.state == NULL || parsed.rest != argc) {
-        (void)fprintf(stderr,
-                      "pinfold-runner-docker: --state DIR is required and nothing else (see "
-                      "--help)\n");
-        return 2;
-    }
-    return main_run(&r);
+    return r.opt.check ? 0 : main_serve(&r);
 }

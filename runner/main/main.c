@@ -23,7 +23,7 @@
 
 struct main_options {
     const char *state, *policies, *server_user, *init;
-    uint64_t shards, slots, sandboxes, warm, layer_bytes, keep_ms, removed_groups;
+    uint64_t shards, slots, sandboxes, warm;
     const char *allow_missing, *disk;
     bool keep_dynmods, check, rootless;
 };
@@ -33,7 +33,6 @@ struct runner {
     struct log log;
     struct start_state state;
     struct policy_set policies;
-    struct seccomp_program programs[2];
     struct supervise_config supervise;
     struct selftest_result *capabilities; /* shared with the process that probes */
     struct selftest_allowed allowed;
@@ -126,7 +125,7 @@ static int main_selftest(void *arg, struct selftest_result *out, struct err *err
         .init_fd = r->supervise.shard.init_fd,
         .home_ns = r->supervise.shard.home_ns,
         .policy = policy_find(&r->policies, "default"),
-        .bpf = &r->programs[POLICY_SYSCALLS_DEFAULT],
+        .bpf = &r->supervise.shard.programs[POLICY_SYSCALLS_DEFAULT],
         .ids = r->supervise.shard.ids,
         .rootless = r->opt.rootless,
         .allowed = r->allowed,
@@ -211,7 +210,7 @@ static int main_start(struct runner *r, struct err *err) {
         (s->init_fd = start_init_program(r->opt.init, err)) < 0 || main_rootless(r, err) != 0 ||
         (s->home_ns = start_namespace(err)) < 0 || main_state(r, err) != 0 ||
         leftovers_sweep(BACKEND_NATIVE, &r->log, err) != 0 ||
-        start_filters(s->ids.count == SPAWN_IDS_ONE, r->programs, err) != 0) {
+        start_filters(s->ids.count == SPAWN_IDS_ONE, s->programs, err) != 0) {
         return -1;
     }
     return main_prove(r, err);
@@ -224,30 +223,19 @@ static int main_serve(struct runner *r) {
     s->shard.backend = BACKEND_NATIVE;
     s->shard.slots = (unsigned)r->opt.slots;
     s->shard.sandboxes = (unsigned)r->opt.sandboxes;
-    s->shard.layer_bytes = r->opt.layer_bytes;
-    s->shard.keep_ms = r->opt.keep_ms;
-    s->shard.removed_groups = r->opt.removed_groups;
     s->shard.warm = (unsigned)r->opt.warm;
     s->shard.disk_dir = r->state.disk;
     s->shard.images_dir = r->state.images;
     s->shard.policies = &r->policies;
     s->shard.capabilities = r->capabilities;
-    s->shard.programs[0] = r->programs[0];
-    s->shard.programs[1] = r->programs[1];
     s->shard.log = &r->log;
     int code = supervise_run(s);
     leftovers_sockets(BACKEND_NATIVE);
     return code;
 }
 
-/* What the table of options cannot say. */
-static int main_check(struct runner *r, bool more) {
+static int main_disk(struct runner *r) {
     struct shard_config *s = &r->supervise.shard;
-    if (r->opt.state == NULL || more) {
-        (void)fprintf(stderr, "pinfold-runner: --state DIR is required and nothing else (see "
-                              "--help)\n");
-        return -1;
-    }
     s->disk_chosen = r->opt.disk != NULL;
     s->disk = WIRE_DISK_MEMORY;
     if (s->disk_chosen && strcmp(r->opt.disk, "file") == 0) {
@@ -262,7 +250,6 @@ static int main_check(struct runner *r, bool more) {
 
 int main(int argc, char **argv) {
     struct runner r;
-    struct opt_result parsed;
     struct err err;
     memset(&r, 0, sizeof r);
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
@@ -272,10 +259,11 @@ int main(int argc, char **argv) {
                                                        : 1,
                                   .slots = 32,
                                   .sandboxes = 512,
-                                  .layer_bytes = MAIN_LAYER_BYTES,
-                                  .keep_ms = 60000,
-                                  .removed_groups = CGROUP_DYING_MOST,
                                   .warm = 4};
+    struct shard_config *shard = &r.supervise.shard;
+    shard->layer_bytes = MAIN_LAYER_BYTES;
+    shard->keep_ms = 60000;
+    shard->removed_groups = CGROUP_DYING_MOST;
     const struct opt table[] = {
         {"state", 0, "DIR", OPT_STRING, &r.opt.state, 0, 0, "state directory (required)"},
         {"policies", 0, "DIR", OPT_STRING, &r.opt.policies, 0, 0,
@@ -287,15 +275,15 @@ int main(int argc, char **argv) {
         {"slots", 0, "N", OPT_U64, &r.opt.slots, 1, 512, "runs at once, per shard (32)"},
         {"sandboxes", 0, "N", OPT_U64, &r.opt.sandboxes, 0, 1200,
          "sandboxes at once, per shard (512)"},
-        {"layer-bytes", 0, "SIZE", OPT_BYTES, &r.opt.layer_bytes, 0, 0,
+        {"layer-bytes", 0, "SIZE", OPT_BYTES, &shard->layer_bytes, 0, 0,
          "what snapshots may hold, per shard (4G); 0 = anything"},
         {"disk", 0, "KIND", OPT_STRING, &r.opt.disk, 0, 0,
          "memory or file: where a sandbox has its files that asks for neither (memory; file where "
          "the kernel can take no snapshots of what is in memory: before Linux 6.3)"},
-        {"keep", 0, "TIME", OPT_DURATION, &r.opt.keep_ms, 0, 24 * 60 * 60 * 1000,
+        {"keep", 0, "TIME", OPT_DURATION, &shard->keep_ms, 0, 24 * 60 * 60 * 1000,
          "how long sandboxes wait for a server that comes back (1m); 0 ends them at once"},
         {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 256, "jails kept ready, per shard and kind (4)"},
-        {"removed-groups", 0, "N", OPT_U64, &r.opt.removed_groups, 1, 1u << 20,
+        {"removed-groups", 0, "N", OPT_U64, &shard->removed_groups, 1, 1u << 20,
          "control groups that the kernel may still hold, some 200 KB each, before they are emptied "
          "or used again (4096)"},
         {"init", 0, "FILE", OPT_STRING, &r.opt.init, 0, 0,
@@ -314,24 +302,16 @@ int main(int argc, char **argv) {
     };
     log_init(&r.log, STDERR_FILENO, LOG_INFO, "pinfold-runner");
     policy_load_guard();
-    if (opt_parse(table, argc, argv, &parsed, &err) != 0) {
-        (void)fprintf(stderr, "pinfold-runner: %s (see --help)\n", err.text);
-        return 2;
+    int code = start_parse("pinfold-runner", main_about, table, argc, argv, &r.opt.state);
+    if (code >= 0) {
+        return code;
     }
-    if (parsed.help) {
-        opt_help(stdout, "pinfold-runner --state DIR [options]", main_about, table);
-        return 0;
-    }
-    if (main_check(&r, parsed.rest != argc) != 0) {
+    if (main_disk(&r) != 0) {
         return 2;
     }
     start_hold_signals();
     int rc = main_start(&r, &err);
-    if (r.opt.check && r.capabilities != NULL) {
-        start_print(r.capabilities);
-    }
-    if (rc != 0) {
-        (void)fprintf(stderr, "pinfold-runner: %s\n", err.text);
+    if (start_tell("pinfold-runner", rc, r.opt.check ? r.capabilities : NULL, &err) != 0) {
         return 1;
     }
     main_tell(&r);

@@ -25,6 +25,28 @@
 
 #define START_LOCK_NS (10 * CLOCK_NS_PER_S)
 
+int start_parse(const char *program, const char *about, const struct opt *table, int argc,
+                char **argv, const char *const *state) {
+    struct opt_result parsed;
+    struct err err;
+    char usage[64];
+    if (opt_parse(table, argc, argv, &parsed, &err) != 0) {
+        (void)fprintf(stderr, "%s: %s (see --help)\n", program, err.text);
+        return 2;
+    }
+    if (parsed.help) {
+        (void)snprintf(usage, sizeof usage, "%s --state DIR [options]", program);
+        opt_help(stdout, usage, about, table);
+        return 0;
+    }
+    if (*state == NULL || parsed.rest != argc) {
+        (void)fprintf(stderr, "%s: --state DIR is required and nothing else (see --help)\n",
+                      program);
+        return 2;
+    }
+    return -1;
+}
+
 void start_hold_signals(void) {
     sigset_t set;
     sigemptyset(&set);
@@ -76,7 +98,6 @@ int start_namespace(struct err *err) {
 /* Two locks on one file. The record lock is this process's alone, so it says whether another one
  * lives. The other is inherited by the shards: of a runner that was killed they may hold it for a
  * moment still, and with it jails and cgroups, which nobody may sweep before they are dead. */
-/* For the life of the program and of its shards. */
 static int start_lock(int dirfd, const struct start_names *names, struct err *err) {
     struct flock alone = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     uint64_t deadline = clock_mono_ns() + START_LOCK_NS;
@@ -187,11 +208,16 @@ int start_selftest(int (*fn)(void *arg, struct selftest_result *out, struct err 
     return 0;
 }
 
-void start_print(const struct selftest_result *result) {
-    for (uint32_t i = 0; i < result->count; i++) {
-        const struct wire_capability *c = &result->item[i];
+int start_tell(const char *program, int rc, const struct selftest_result *results,
+               const struct err *err) {
+    for (uint32_t i = 0; results != NULL && i < results->count; i++) {
+        const struct wire_capability *c = &results->item[i];
         (void)printf("%-14s %-12s %s\n%-27s %s\n", c->name,
                      c->status == WIRE_CAP_ENFORCED ? "enforced" : "unavailable", c->how, "",
                      c->status == WIRE_CAP_ENFORCED ? c->proof : c->remedy);
     }
+    if (rc != 0) {
+        (void)fprintf(stderr, "%s: %s\n", program, err->text);
+    }
+    return rc;
 }

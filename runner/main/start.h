@@ -5,9 +5,16 @@
 #include <sys/types.h>
 
 #include "err.h"
+#include "opt.h"
 #include "seccomp_filter.h"
 #include "selftest.h"
 #include "supervise.h"
+
+/* Parses the command line. *state is where the table puts --state, without which no runner starts;
+ * no operand is taken. -> -1: go on; else the exit code: the help was printed (0), or what is wrong
+ * (2). */
+int start_parse(const char *program, const char *about, const struct opt *table, int argc,
+                char **argv, const char *const *state);
 
 /* SIGTERM and SIGINT wait until the supervisor takes them. */
 void start_hold_signals(void);
@@ -58,5 +65,7 @@ void start_bases(struct supervise_config *cfg, const struct cgroup_host *cgroups
 int start_selftest(int (*fn)(void *arg, struct selftest_result *out, struct err *err), void *arg,
                    struct selftest_result **out, struct err *err);
 
-/* For --check. */
-void start_print(const struct selftest_result *result);
+/* How the start went: prints `results` (NULL: nobody asked for them, or there are none), and *err
+ * when `rc` is -1. -> rc */
+int start_tell(const char *program, int rc, const struct selftest_result *results,
+               const struct err *err);
