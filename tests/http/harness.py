@@ -236,7 +236,7 @@ class Pair:
             preexec_fn=self.become,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=20,
+            timeout=60,  # it waits for the disk, which may be a busy one
         )
         if done.returncode != 0:
             fail("pinfold-server init failed (%d): %s", done.returncode, done.stderr.decode())
