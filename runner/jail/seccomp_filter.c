@@ -14,6 +14,7 @@
 #include "seccomp_filter.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/prctl.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
@@ -202,6 +203,12 @@ static const struct seccomp_rule seccomp_rules[] = {
     SECCOMP_NO_BIT("memfd_create", SECCOMP_IN_BOTH, 1, MFD_HUGETLB, EINVAL),
     SECCOMP_NO_BIT("shmget", SECCOMP_IN_DEFAULT, 2, SHM_HUGETLB, EPERM),
     SECCOMP_RULE("shmget", SECCOMP_IN_STRICT, SECCOMP_ACT_DENY),
+
+    /* fcntl: a pipe that is made larger takes from the share of the user who made it: of the
+     * server, which made those that lead out, and so of all other jails. */
+    SECCOMP_BOTH("fcntl", SCMP_ACT_ALLOW, SECCOMP_LT(1, F_SETPIPE_SZ)),
+    SECCOMP_BOTH("fcntl", SCMP_ACT_ALLOW, SECCOMP_FROM(1, F_SETPIPE_SZ + 1, 8)),
+    SECCOMP_BOTH("fcntl", SECCOMP_ACT_DENY, SECCOMP_INT(1, F_SETPIPE_SZ)),
 
     /* Attributes of files: what an access list holds (by its other form, system.posix_acl_access)
      * no cgroup counts, and in a file system in memory it stays as long as the file. Few are longer

@@ -13,7 +13,7 @@ const char *const seccomp_names_allowed[] = {
     "statfs fstatfs getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr removexattr "
     "lremovexattr fremovexattr",
     /* descriptors */
-    "fcntl flock dup dup2 dup3 pipe pipe2 readahead "
+    "flock dup dup2 dup3 pipe pipe2 readahead "
     "sendfile splice tee copy_file_range inotify_init inotify_init1 "
     "inotify_add_watch inotify_rm_watch",
     /* waiting */

@@ -3,6 +3,7 @@
 #include "attempt.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/net_tstamp.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
@@ -12,6 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -318,6 +320,35 @@ static long uncounted_backlog(void) {
     return total > unsent ? total - unsent : 0;
 }
 UNCOUNTED(backlog, "connections that nobody accepts, with what was sent on them")
+
+/* Connections that are over stay for a minute each, with the place in the kernel's table of all
+ * connections. */
+static long uncounted_waits(void) {
+    struct sockaddr_in a = uncounted_nobody();
+    socklen_t len = sizeof a;
+    char text[4096] = "";
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    a.sin_port = 0;
+    if (listener < 0) {
+        return -1;
+    }
+    NEED(bind(listener, (void *)&a, len) == 0 && listen(listener, 100) == 0 &&
+         getsockname(listener, (void *)&a, &len) == 0);
+    for (int i = 0; i < 12000; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        NEED(connect(fd, (void *)&a, len) == 0);
+        int other = accept(listener, NULL, NULL);
+        close(fd);
+        close(other);
+    }
+    int table = open("/proc/net/sockstat", O_RDONLY | O_CLOEXEC);
+    NEED(table >= 0 && read(table, text, sizeof text - 1) > 0 && strstr(text, " tw ") != NULL);
+    escape_counted(strtol(strstr(text, " tw ") + 4, NULL, 10));
+    return 0;
+}
+BOUNDED(EXHAUSTION, uncounted_waits, FAMILY " OK", 5000, "connections that are over and wait") {
+    return TRY(uncounted_waits());
+}
 
 ATTEMPT(EXHAUSTION, uncounted_keys, FAMILY " ENOPROTOOPT", "keys of TCP connections (TCP_MD5SIG)") {
     struct tcp_md5sig key = {.tcpm_keylen = 4};

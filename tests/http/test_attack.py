@@ -1,9 +1,11 @@
 """Ways round the limits that were open once: each stays closed."""
 
 import ctypes
+import fcntl
 import json
 import mmap
 import os
+import pwd
 import shutil
 import tempfile
 
@@ -161,6 +163,40 @@ def _(pair):
     check.eventually(lambda: ticks_of_children(pair) > before, 2, "the jail is reaped")
     # Two seconds at half a processor are 100 ticks of the command; process 1 adds little to that.
     check.within(1, ticks_of_children(pair) - before, 150, "clock ticks of the jail")
+
+
+# Makes the pipes that lead out as large as it may.
+WIDEN = r"""
+import fcntl, sys
+for fd in (0, 1, 2):
+    try: fcntl.fcntl(fd, 1031, 1 << 20)
+    except OSError: pass
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def may_widen():
+    """Whether the server's user may still make a pipe as large as it likes."""
+    user = pwd.getpwnam(harness.server_user())
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
+            os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)
+            os._exit(fcntl.fcntl(os.pipe()[0], 1031, MIB) != MIB)
+        finally:
+            os._exit(1)
+    return os.waitpid(pid, 0)[1] == 0
+
+
+@test("commands that make their pipes larger leave the server's share of memory for pipes alone")
+def _(pair):
+    with box.Box.make(pair.client) as taker:
+        for _ in range(24):
+            holding = taker.background(argv=["python3", "-c", WIDEN], stdin_open=True)
+            taker.wait_output(holding, b"\n")
+        check.true(may_widen(), "the server's share is used up")
 
 
 # Has the runner asked, by many at once, whether one may listen.

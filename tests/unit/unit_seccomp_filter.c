@@ -89,6 +89,13 @@ static const struct verdict verdicts[] = {
     CALL(seccomp, FAIL(EINVAL), FAIL(EINVAL), SECCOMP_SET_MODE_FILTER),
     CALL(seccomp, FAIL(EINVAL), FAIL(EINVAL), SECCOMP_SET_MODE_FILTER | HIGH),
     CALL(seccomp, ALLOW, FAIL(ENOSYS), SECCOMP_GET_ACTION_AVAIL),
+    SAME(fcntl, ALLOW, 0, F_DUPFD_CLOEXEC),
+    SAME(fcntl, ALLOW, 0, F_GETPIPE_SZ),
+    SAME(fcntl, ALLOW, 0, F_ADD_SEALS),
+    SAME(fcntl, ALLOW, 0, 1038), /* F_SET_FILE_RW_HINT */
+    SAME(fcntl, FAIL(EPERM), 0, F_SETPIPE_SZ),
+    SAME(fcntl, FAIL(EPERM), 0, F_SETPIPE_SZ | HIGH),
+    SAME(fcntl, FAIL(ENOSYS), 0, F_DUPFD_CLOEXEC | HIGH),
     SAME(landlock_create_ruleset, ALLOW, 0),
     SAME(pidfd_open, ALLOW, 0),
     SAME(setresuid, ALLOW, 0),
