@@ -42,7 +42,8 @@ const char *accounts_json_state(const struct accounts_token *t, uint64_t now_ms)
     return t->expires_ms <= now_ms ? "expired" : "active";
 }
 
-void accounts_json_budget(struct json_out *j, const struct accounts_token *t) {
+/* "budget" and "spent" of a token */
+static void accounts_json_budget(struct json_out *j, const struct accounts_token *t) {
     json_out_open(j, "budget", '{');
     accounts_json_bound(j, "cpu_ms", t->cpu_budget_ms);
     accounts_json_bound(j, "runs", t->runs_budget);

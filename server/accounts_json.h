@@ -15,5 +15,3 @@ void accounts_json_token_members(struct json_out *j, const struct accounts_token
 const char *accounts_json_state(const struct accounts_token *t, uint64_t now_ms);
 /* "scopes": ["run", …] */
 void accounts_json_scopes(struct json_out *j, unsigned scopes);
-/* "budget" and "spent" of a token */
-void accounts_json_budget(struct json_out *j, const struct accounts_token *t);

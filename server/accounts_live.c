@@ -114,7 +114,8 @@ static void accounts_live_wait(struct accounts_live *l) {
     store_then(l->store, &l->waiter);
 }
 
-int accounts_live_read(struct accounts_live *l, struct err *err) {
+/* Reads now what has changed. */
+static int accounts_live_read(struct accounts_live *l, struct err *err) {
     bool changed = false;
     if (accounts_live_update(l, err) < 0)
         return -1;

@@ -40,8 +40,7 @@ void accounts_live_written(struct accounts_live *l);
 /* Likewise, but all that was done is that a user (NULL), or this token, was added: agents add many
  * tokens, and nobody has to be looked at for that. */
 void accounts_live_added(struct accounts_live *l, const struct accounts_token *t);
-/* Reads now what has changed. */
-int accounts_live_read(struct accounts_live *l, struct err *err);
-/* Likewise, if an event says that something has, which the loop has not come to yet; -> whether one
- * did. Costs one read() otherwise: good enough for every token that is not known. */
+/* Reads now what has changed, if an event says that something has, which the loop has not come to
+ * yet; -> whether one did. Costs one read() otherwise: good enough for every token that is not
+ * known. */
 bool accounts_live_look(struct accounts_live *l);

@@ -49,7 +49,6 @@ enum exec_flag {
     EXEC_MERGED = 2,
     EXEC_BACKGROUND = 4,
     EXEC_STDIN_OPEN = 8, /* stdin comes in parts */
-    EXEC_STDERR_WIDE = 16,
 };
 
 /* One of its outputs. */

@@ -64,7 +64,8 @@ void idempotency_free(struct idempotency *all) {
     free(all);
 }
 
-const char *idempotency_key(struct http_req *req, struct api_error *error) {
+/* The key as it was sent; NULL = none, or it is not one (*error is set then). */
+static const char *idempotency_key(struct http_req *req, struct api_error *error) {
     const char *key = http_header(req, "Idempotency-Key");
     if (key == NULL)
         return NULL;

@@ -43,6 +43,3 @@ void idempotency_over(struct server *s, struct http_req *req);
 /* For executions, which a client may name anyway: the id that the request's key stands for; "" = it
  * has none, or *error is set. */
 void idempotency_exec_id(struct http_req *req, char id[EXEC_ID_SIZE], struct api_error *error);
-
-/* The key as it was sent; NULL = none, or it is not one (*error is set then). */
-const char *idempotency_key(struct http_req *req, struct api_error *error);

@@ -269,7 +269,7 @@ enum wire_disk links_disk(const struct links *s, enum backend backend) {
 }
 
 /* Its socket tells, also while there is no connection. */
-enum backend links_backend(const struct link *l) {
+static enum backend links_backend(const struct link *l) {
     static const char docker[] = STATE_RUN "/docker.";
     return strncmp(l->name, docker, sizeof(docker) - 1) == 0 ? BACKEND_DOCKER : BACKEND_NATIVE;
 }

@@ -61,8 +61,6 @@ struct link *links_find(const struct links *s, const char *name);
 const struct link *links_first_ready(const struct links *s);
 /* The first that is ready of this back end; NULL if none. */
 const struct link *links_first_ready_of(const struct links *s, enum backend backend);
-/* Of a shard, connected or not. */
-enum backend links_backend(const struct link *l);
 /* What the files of a sandbox are in that asks for neither, as the runners of this back end say. */
 enum wire_disk links_disk(const struct links *s, enum backend backend);
 

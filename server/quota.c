@@ -77,7 +77,7 @@ uint64_t quota_limit_of_user(const struct quota *q, const struct accounts_user *
     return limit == QUOTA_UNLIMITED && q != NULL ? q->defaults.v[kind] : limit;
 }
 
-uint64_t quota_limit_of_token(const struct accounts_token *token, enum quota_kind kind) {
+static uint64_t quota_limit_of_token(const struct accounts_token *token, enum quota_kind kind) {
     uint64_t limit = token->quota.v[kind];
     return limit == QUOTA_NONE ? QUOTA_UNLIMITED : limit;
 }

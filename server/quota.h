@@ -143,6 +143,5 @@ struct quota_use *quota_in_the_way(struct quota *q, const struct quota_held *h, 
 /* What is in force (QUOTA_UNLIMITED: nothing), and what is used, at this moment. */
 uint64_t quota_limit_of_user(const struct quota *q, const struct accounts_user *user,
                              enum quota_kind kind);
-uint64_t quota_limit_of_token(const struct accounts_token *token, enum quota_kind kind);
 uint64_t quota_used(const struct quota_use *use, enum quota_kind kind);
 uint64_t quota_runs_today(const struct quota_use *use);

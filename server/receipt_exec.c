@@ -16,7 +16,6 @@
 #include "sync.h"
 
 #define RECEIPT_EXEC_TEXT_MAX ((size_t)128 * 1024)
-#define RECEIPT_EXEC_MAX ((size_t)1024 * 1024)
 
 /* In host byte order: only this machine reads it again. */
 struct receipt_exec {

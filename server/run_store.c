@@ -369,7 +369,8 @@ void run_store_link(struct run *run) {
     runs->unsaved_last = run;
 }
 
-void run_store_unlink(struct run *run) {
+/* It no longer waits to be written. */
+static void run_store_unlink(struct run *run) {
     struct runs *runs = run->runs;
     struct run_store *x = &run->store;
     if (!x->unsaved)

@@ -93,9 +93,8 @@ void run_store_redo_rescue(struct run *run);
 /* Everything that waits to be written is, now: the server stops. What cannot be stays in the log.
  */
 void run_store_flush(struct runs *runs);
-/* It waits to be written, or no longer does. */
+/* It waits to be written. */
 void run_store_link(struct run *run);
-void run_store_unlink(struct run *run);
 /* Is its request's body in the database, as far as is known? */
 bool run_store_is_seen(struct run *run);
 /* Is its record made at once, and not by a worker? */

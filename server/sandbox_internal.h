@@ -160,8 +160,6 @@ struct sandbox *sandbox_store_read(struct sandboxes *all, const struct store_san
                                    struct err *err);
 struct sandbox *sandbox_store_decode(struct sandboxes *all, const char *id,
                                      const struct json_t *root, struct err *err);
-/* Opens its directory, making it when missing. */
-int sandbox_store_open(struct sandbox *sb, struct err *err);
 void sandbox_store_drop(struct sandbox *sb); /* its row */
 /* Removes a directory with what is in it. By a worker. */
 void sandbox_store_remove(struct sandboxes *s, const char *id);

@@ -26,7 +26,8 @@ static void sandbox_store_path(const struct sandbox *sb, char path[SANDBOX_STORE
     snprintf(path, SANDBOX_STORE_PATH_MAX, SANDBOXES_DIR "/%s", sb->id);
 }
 
-int sandbox_store_open(struct sandbox *sb, struct err *err) {
+/* Opens its directory, making it when missing. */
+static int sandbox_store_open(struct sandbox *sb, struct err *err) {
     char path[SANDBOX_STORE_PATH_MAX];
     if (sb->dir >= 0)
         return 0;

@@ -170,8 +170,6 @@ bool agent_run(struct agent *a, const json_t *arguments, struct buf *out);
 int agent_run_command(struct agent *a, const char *line, const char *const *words,
                       struct agent_outcome *outcome, struct err *err);
 void agent_outcome_done(struct agent_outcome *outcome);
-/* Keeps an output; "out:N" is its name, the same one for the same text. */
-const char *agent_run_keep(struct agent *a, const char *text, char name[AGENT_OUTPUT_NAME]);
 const char *agent_run_kept(const struct agent *a, const char *name);
 
 /* agent_count.c */

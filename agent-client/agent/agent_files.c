@@ -15,7 +15,6 @@
 
 #define AGENT_FILES_LISTED 500u
 #define AGENT_FILES_LINES 400u
-#define AGENT_FILES_FOUND 200u
 #define AGENT_FILES_SHOW ((size_t)24 * 1024)
 #define AGENT_FILES_MAX ((size_t)16 * 1024 * 1024)
 

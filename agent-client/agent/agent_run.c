@@ -21,7 +21,8 @@ void agent_outcome_done(struct agent_outcome *outcome) {
     buf_done(&outcome->output);
 }
 
-const char *agent_run_keep(struct agent *a, const char *text, char name[AGENT_OUTPUT_NAME]) {
+/* Keeps an output; "out:N" is its name, the same one for the same text. */
+static const char *agent_run_keep(struct agent *a, const char *text, char name[AGENT_OUTPUT_NAME]) {
     /* The same again has the same name: a model that repeats itself is then seen to do so. */
     for (size_t n = a->output_count; n > 0 && a->output_count - n < AGENT_OUTPUTS; n--)
         if (strcmp(a->outputs[(n - 1) % AGENT_OUTPUTS], text) == 0) {

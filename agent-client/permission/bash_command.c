@@ -32,7 +32,8 @@ int bash_command_need(struct bash_state *st, const char *reserved) {
     return 0;
 }
 
-int bash_command_body(struct bash_state *st, struct bash_node **node, const char *end) {
+/* A list that must hold a command and end with this reserved word, which is consumed. */
+static int bash_command_body(struct bash_state *st, struct bash_node **node, const char *end) {
     if (bash_list(st, node) < 0)
         return -1;
     if (*node == NULL)

@@ -51,7 +51,8 @@ int bash_lex_operator(struct bash_state *st, size_t n) {
     return 0;
 }
 
-int bash_lex_newline(struct bash_state *st) {
+/* Past the newline that is next. */
+static int bash_lex_newline(struct bash_state *st) {
     st->pos++;
     return st->pending != NULL ? bash_here_read(st) : 0;
 }

@@ -52,8 +52,6 @@ static inline char bash_lex_at(const struct bash_state *st, size_t ahead) {
 void bash_lex_blank(struct bash_state *st);
 /* Blanks and newlines with the here-documents that begin after them. */
 int bash_lex_lines(struct bash_state *st);
-/* Past the newline that is next. */
-int bash_lex_newline(struct bash_state *st);
 /* Past an operator of `n` bytes. One that a continued line may make longer is refused. */
 int bash_lex_operator(struct bash_state *st, size_t n);
 bool bash_lex_is_meta(char c); /* ends a word: blank, newline, ; & | < > ( ) */
@@ -107,8 +105,6 @@ struct bash_node *bash_command(struct bash_state *st);
 /* Is this reserved word next, at the start of a command? */
 bool bash_command_is(const struct bash_state *st, const char *reserved);
 bool bash_command_starts(const struct bash_state *st);
-/* A list that must hold a command and end with this reserved word, which is consumed. */
-int bash_command_body(struct bash_state *st, struct bash_node **node, const char *end);
 /* Consumes it or fails. */
 int bash_command_need(struct bash_state *st, const char *reserved);
 /* bash_simple.c */

@@ -243,7 +243,9 @@ int perm_files_load(struct perm_files *f, const char *rules, const char *session
     return 0;
 }
 
-int perm_files_workspace_text(const struct perm_files *f, struct buf *text, struct err *err) {
+/* The workspace's own rules, for somebody who is to trust them. -1 when there are none. */
+static int perm_files_workspace_text(const struct perm_files *f, struct buf *text,
+                                     struct err *err) {
     char path[PATH_MAX];
     bool there;
 

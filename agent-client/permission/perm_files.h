@@ -52,9 +52,6 @@ int perm_files_load(struct perm_files *f, const char *rules, const char *session
 int perm_files_trust(const struct perm_files *f, bool trust, struct err *err);
 /* Adds a rule to what is always allowed in this workspace, atomically. 1 = it was there already. */
 int perm_files_allow(const struct perm_files *f, const char *rule, struct err *err);
-/* The workspace's own rules, for somebody who is to trust them. -1 when there are none. */
-struct buf;
-int perm_files_workspace_text(const struct perm_files *f, struct buf *text, struct err *err);
 
 /* perm_resolve of the local file system. */
 int perm_files_resolve(void *arg, const char *path, char *out, size_t size);

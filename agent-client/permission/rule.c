@@ -12,19 +12,6 @@ const char *rule_verdict_name(enum rule_verdict v) {
     return names[v];
 }
 
-const char *rule_kind_name(enum rule_kind k) {
-    static const char *const names[] = {"exec", "read", "write", "net", "model", "tool"};
-
-    return names[k];
-}
-
-const char *rule_layer_name(enum rule_layer l) {
-    static const char *const names[] = {"guard",     "system",  "user",
-                                        "workspace", "session", "default"};
-
-    return names[l];
-}
-
 static const char *rule_directory(struct rule_set *set, const char *path) {
     size_t len = strlen(path);
 

@@ -27,8 +27,6 @@ enum rule_kind { RULE_EXEC, RULE_READ, RULE_WRITE, RULE_NET, RULE_MODEL, RULE_TO
 enum rule_layer { RULE_GUARD, RULE_SYSTEM, RULE_USER, RULE_WORKSPACE, RULE_SESSION, RULE_DEFAULT };
 
 const char *rule_verdict_name(enum rule_verdict v); /* "allow", "ask", "deny", "none" */
-const char *rule_kind_name(enum rule_kind k);
-const char *rule_layer_name(enum rule_layer l);
 
 enum rule_token_type {
     RULE_TOKEN_TEXT,  /* one of the alternatives, in which "*" is any text */
@@ -128,10 +126,6 @@ int rule_line(struct rule_set *set, const struct rule_where *where, const char *
 int rule_add(struct rule_set *set, const struct rule *rule, struct err *err);
 int rule_add_example(struct rule_set *set, const struct rule_where *where, bool must,
                      const char *text, struct err *err);
-/* {a,b} alternatives of `text`, at most RULE_ALTERNATIVES_MAX. Returns their number, 0 on failure.
- */
-size_t rule_alternatives(struct rule_set *set, const char *text, const char ***alt,
-                         struct err *err);
 /* rule_path.c: a pattern of read or write. */
 int rule_path_compile(struct rule_set *set, const char *pattern, bool allow, struct rule_parts *out,
                       struct err *err);

@@ -109,8 +109,10 @@ static int rule_alternatives_add(struct rule_set *set, const char *text, const c
     return 0;
 }
 
-size_t rule_alternatives(struct rule_set *set, const char *text, const char ***alt,
-                         struct err *err) {
+/* {a,b} alternatives of `text`, at most RULE_ALTERNATIVES_MAX. Returns their number, 0 on failure.
+ */
+static size_t rule_alternatives(struct rule_set *set, const char *text, const char ***alt,
+                                struct err *err) {
     const char **out = arena_get(&set->arena, RULE_ALTERNATIVES_MAX * sizeof(*out));
     size_t count = 0;
 

@@ -126,8 +126,6 @@ int project_box_fresh(struct project *p, uint64_t ms, char id[PROJECT_SANDBOX_MA
 int project_box_fork(struct project *p, uint64_t ttl_ms, char id[PROJECT_SANDBOX_MAX],
                      struct err *err);
 int project_box_delete(struct project *p, const char *id, struct err *err);
-/* Removes it from the server and forgets it. */
-int project_box_drop(struct project *p, struct err *err);
 /* Writes down what is known for the next time. */
 int project_save(const struct project *p, struct err *err);
 

@@ -144,13 +144,3 @@ int project_box_delete(struct project *p, const char *id, struct err *err) {
     }
     return 0;
 }
-
-int project_box_drop(struct project *p, struct err *err) {
-    if (p->sandbox[0] == '\0')
-        return 0;
-    if (project_box_delete(p, p->sandbox, err) < 0)
-        return -1;
-    p->sandbox[0] = '\0';
-    p->synced = false;
-    return project_save(p, err);
-}

@@ -19,10 +19,6 @@ void ndjson_reset(struct ndjson *n) {
     buf_clear(&n->partial);
 }
 
-int ndjson_is_whole(const struct ndjson *n) {
-    return n->partial.len == 0;
-}
-
 static int ndjson_is_blank(const char *line, size_t len) {
     for (size_t i = 0; i < len; i++)
         if (line[i] != ' ' && line[i] != '\t' && line[i] != '\r')

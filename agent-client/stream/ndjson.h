@@ -29,5 +29,3 @@ void ndjson_reset(struct ndjson *n);
 /* -1: ERR_PROTOCOL (not JSON, not an object, too long), or what fn said. No further feeding then,
  * until ndjson_reset(). */
 int ndjson_feed(struct ndjson *n, const char *data, size_t len, struct err *err);
-/* Is the last line complete? */
-int ndjson_is_whole(const struct ndjson *n);

@@ -169,7 +169,8 @@ int ws_ignore_init(struct ws_ignore *g, struct err *err) {
     return ws_ignore_add(g, "", built_in, sizeof(built_in) - 1, err);
 }
 
-void ws_ignore_cut(struct ws_ignore *g, size_t count) {
+/* Drops all rules but the first `count`: a directory is left. */
+static void ws_ignore_cut(struct ws_ignore *g, size_t count) {
     while (g->count > count) {
         struct ws_ignore_rule *rule = &g->rules[--g->count];
         free(rule->pattern);

@@ -36,8 +36,6 @@ void ws_ignore_done(struct ws_ignore *g); /* NULL and zeroed allowed */
 /* Adds the lines of a file that lies in `directory` ("" = the workspace). */
 int ws_ignore_add(struct ws_ignore *g, const char *directory, const char *text, size_t len,
                   struct err *err);
-/* Drops all rules but the first `count`: a directory is left. */
-void ws_ignore_cut(struct ws_ignore *g, size_t count);
 /* Is this path itself left out? Its parents are not looked at: who walks a tree does not come here
  * below one that is. */
 bool ws_ignore_match(const struct ws_ignore *g, const char *path, bool is_dir);

@@ -25,7 +25,6 @@
 #include "image_pin.h"
 #include "str.h"
 
-#define LOAD_BLOCK 65536u
 #define LOAD_ANSWER_MAX 16384u
 #define LOAD_DIR 0 /* descriptors of the child, by number */
 #define LOAD_SOCK 1

@@ -13,13 +13,6 @@
 #include "fd.h"
 #include "layers_walk.h"
 
-int layers_trash_put(int dir, const char *name, int trash, const char *number, struct err *err) {
-    if (renameat(dir, name, trash, number) != 0 && errno != ENOENT) {
-        return err_sys(err, "put a directory aside");
-    }
-    return 0;
-}
-
 static DIR *layers_trash_open(int dir, const char *name) {
     int fd = strcmp(name, ".") == 0 ? openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
                                     : layers_walk_open(dir, name);

@@ -84,7 +84,8 @@ int layers_view_jail(const struct layers_work *w, struct err *err) {
     return layers_view_enter(w->fd[LAYERS_FD_MNT], "the jail", err);
 }
 
-int layers_view_back(const struct layers_work *w, struct err *err) {
+/* Back into the scratch one. */
+static int layers_view_back(const struct layers_work *w, struct err *err) {
     if (layers_view_enter(w->scratch_ns, "the worker", err) != 0) {
         return -1;
     }

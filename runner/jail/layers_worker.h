@@ -43,9 +43,8 @@ struct layers_work {
 int layers_view_open(struct layers_work *w, struct err *err);
 /* Attaches a detached mount of the whole own file system where it stays. */
 int layers_view_keep(struct layers_work *w, int tree, struct err *err);
-/* Into the mount namespace of the jail, and back to the scratch one. */
+/* Into the mount namespace of the jail. */
 int layers_view_jail(const struct layers_work *w, struct err *err);
-int layers_view_back(const struct layers_work *w, struct err *err);
 /* Mounts the layers of the request, under layer `top` of the own file system unless that is 0, as
  * scratch/`name`: over them live directory `live`, or read-only when that is 0. */
 int layers_view_overlay(const struct layers_work *w, const char *name, uint32_t top, uint32_t live,

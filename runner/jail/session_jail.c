@@ -33,7 +33,9 @@ void session_kill_jail(struct session_jail *e) {
     jail_kill(e->jail);
 }
 
-void session_send_failed(struct session_jail *e, const char *stage, int code, const char *text) {
+/* FAILED: the jail cannot go on. */
+static void session_send_failed(struct session_jail *e, const char *stage, int code,
+                                const char *text) {
     struct wire_failed msg = {.code = code};
     wire_head_init(&msg.head, WIRE_FAILED, sizeof msg, e->id, 0);
     if (!str_copy(msg.stage, sizeof msg.stage, stage)) {
@@ -47,7 +49,8 @@ void session_send_failed(struct session_jail *e, const char *stage, int code, co
     session_send(e->session, &msg, sizeof msg);
 }
 
-void session_send_closed(struct session_jail *e) {
+/* CLOSED: everything of it is gone. Frees `e`. */
+static void session_send_closed(struct session_jail *e) {
     struct session *s = e->session;
     struct wire_closed msg;
     memset(&msg, 0, sizeof msg);

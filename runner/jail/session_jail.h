@@ -132,10 +132,6 @@ int session_open(struct session *s, const struct wire_open *q, struct err *err);
 void session_close_jail(struct session *s, uint64_t id);
 /* Kills its jail; what runs is told nothing more. */
 void session_kill_jail(struct session_jail *e);
-/* FAILED: the jail cannot go on. */
-void session_send_failed(struct session_jail *e, const char *stage, int code, const char *text);
-/* CLOSED: everything of it is gone. Frees `e`. */
-void session_send_closed(struct session_jail *e);
 void session_list_remove(struct session_jail **list, struct session_jail *e);
 /* Releases the memory of one that is in no list. */
 void session_jail_free(struct session_jail *e);

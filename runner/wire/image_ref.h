@@ -8,8 +8,7 @@
 #include "err.h"
 #include "wire.h"
 
-#define IMAGE_REF_SIZE (WIRE_NAME_MAX + 8 + 64) /* of the text, NUL included */
-#define IMAGE_REF_LIST_MAX 256u                 /* entries of a policy */
+#define IMAGE_REF_LIST_MAX 256u /* entries of a policy */
 
 struct image_ref {
     char name[WIRE_NAME_MAX];

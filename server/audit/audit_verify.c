@@ -47,7 +47,8 @@ static bool audit_verify_signed(const struct audit_verify *v, const struct audit
                                        v->key->bytes) == 0;
 }
 
-void audit_verify_head(struct audit_verify *v, int rc, const struct audit_log_head *head) {
+/* The head that was read (rc of audit_log_head_read()). */
+static void audit_verify_head(struct audit_verify *v, int rc, const struct audit_log_head *head) {
     v->has_head = rc;
     if (rc == 1)
         v->head = *head;

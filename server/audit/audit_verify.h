@@ -51,8 +51,6 @@ struct audit_verify {
 
 /* `v` is zeroed but for what the caller sets. */
 void audit_verify_begin(struct audit_verify *v, const char *chain);
-/* The head that was read (rc of audit_log_head_read()). */
-void audit_verify_head(struct audit_verify *v, int rc, const struct audit_log_head *head);
 /* The segments in their order. */
 void audit_verify_segment(struct audit_verify *v, const char *file, const char *data, size_t len);
 void audit_verify_end(struct audit_verify *v);

@@ -171,7 +171,8 @@ static void blobs_sweep(void *arg) {
         loop_defer(b->options.loop, &b->sweep, blobs_sweep, b);
 }
 
-void blobs_evict(struct blobs *b, struct blobs_link *l) {
+/* Also when it is pinned; `l` may be gone afterwards. */
+static void blobs_evict(struct blobs *b, struct blobs_link *l) {
     struct blobs_user *u = l->user;
     bool later = b->options.loop != NULL && l->pins == 0;
     if (!later)

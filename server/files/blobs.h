@@ -25,8 +25,6 @@
 #include "loop.h"
 
 #define BLOBS_SHA256_SIZE 32u
-#define BLOBS_USER_BYTES ((uint64_t)10 * 1024 * 1024 * 1024)
-#define BLOBS_AGE_MS ((uint64_t)7 * 24 * 60 * 60 * 1000)
 
 struct blobs;
 struct blobs_put;

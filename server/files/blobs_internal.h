@@ -56,8 +56,6 @@ struct blobs_link *blobs_link(struct blobs *b, struct blobs_user *u, const unsig
 void blobs_present(struct blobs_link *l, uint64_t size, uint64_t used_ms);
 /* Evicts until `more` bytes fit beside what is there and reserved. */
 int blobs_make_room(struct blobs *b, struct blobs_user *u, uint64_t more, struct err *err);
-/* Also when it is pinned; `l` may be gone afterwards. */
-void blobs_evict(struct blobs *b, struct blobs_link *l);
 /* Makes the directories that a name is in. */
 int blobs_parents(struct blobs *b, const char *name, struct err *err);
 

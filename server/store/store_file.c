@@ -16,23 +16,6 @@
 
 #define STORE_FILE_DEPTH 16
 
-int store_file_write(int dir, const char *name, const json_t *root, struct err *err) {
-    char temp[128];
-    char *text = root != NULL ? json_memory_dump(root, JSON_COMPACT) : NULL;
-    if (text == NULL)
-        return err_set(err, ERR_SYSTEM, ENOMEM, "writing %s: out of memory", name);
-    snprintf(temp, sizeof(temp), ".%.100s.new", name);
-    fd_cleanup int fd =
-        openat(dir, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int rc = fd < 0 ? err_sys(err, "making %s", temp) : 0;
-    if (rc == 0)
-        rc = fd_write_all(fd, text, strlen(text), err);
-    if (rc == 0 && renameat(dir, temp, dir, name) < 0)
-        rc = err_sys(err, "renaming %s", temp);
-    free(text);
-    return rc;
-}
-
 json_t *store_file_read(int dir, const char *name, size_t max, struct err *err) {
     struct buf b;
     json_t *root = NULL;

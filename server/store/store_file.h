@@ -9,8 +9,6 @@
 
 struct json_t;
 
-/* Whole or not at all: temporary name, rename. `root` NULL: memory was short. */
-int store_file_write(int dir, const char *name, const struct json_t *root, struct err *err);
 /* A new reference to an object, or NULL. */
 struct json_t *store_file_read(int dir, const char *name, size_t max, struct err *err);
 /* Removes everything below `dir` (O_RDONLY), except for the entry `keep` (NULL = none). Follows no

@@ -14,13 +14,16 @@
 #include "fd.h"
 #include "unit.h"
 
+#define UNIT_USER_BYTES ((uint64_t)10 << 30)
+#define UNIT_AGE_MS ((uint64_t)7 * 24 * 60 * 60 * 1000)
+
 struct fixture {
     char path[64];
     int dir;
     struct blobs *b;
 };
 
-static const struct blobs_options usual = {.user_bytes = BLOBS_USER_BYTES, .age_ms = BLOBS_AGE_MS};
+static const struct blobs_options usual = {.user_bytes = UNIT_USER_BYTES, .age_ms = UNIT_AGE_MS};
 
 static void open_store(struct fixture *f, const struct blobs_options *o) {
     struct err e;
@@ -219,7 +222,7 @@ static void test_a_machine_that_was_restarted_has_no_blobs(void **state) {
 
 static void test_bytes_live_as_long_as_somebody_has_them(void **state) {
     struct fixture *f = *state;
-    struct blobs_options small = {.user_bytes = 3 * 4096, .age_ms = BLOBS_AGE_MS};
+    struct blobs_options small = {.user_bytes = 3 * 4096, .age_ms = UNIT_AGE_MS};
     blobs_close(f->b);
     open_store(f, &small);
     put_ok(f, "ann", "one", false);
@@ -239,7 +242,7 @@ static void test_bytes_live_as_long_as_somebody_has_them(void **state) {
 
 static void test_use_and_pins_keep_a_blob(void **state) {
     struct fixture *f = *state;
-    struct blobs_options small = {.user_bytes = 3 * 4096, .age_ms = BLOBS_AGE_MS};
+    struct blobs_options small = {.user_bytes = 3 * 4096, .age_ms = UNIT_AGE_MS};
     unsigned char one[32], two[32], later[32];
     uint64_t size;
     struct err e;
@@ -276,7 +279,7 @@ static void test_use_and_pins_keep_a_blob(void **state) {
 
 static void test_larger_than_the_quota(void **state) {
     struct fixture *f = *state;
-    struct blobs_options small = {.user_bytes = 8192, .age_ms = BLOBS_AGE_MS};
+    struct blobs_options small = {.user_bytes = 8192, .age_ms = UNIT_AGE_MS};
     char data[9000] = "";
     struct err e;
     blobs_close(f->b);
@@ -293,7 +296,7 @@ static void test_larger_than_the_quota(void **state) {
 
 static void test_old_ones_expire(void **state) {
     struct fixture *f = *state;
-    struct blobs_options none = {.user_bytes = BLOBS_USER_BYTES, .age_ms = 0};
+    struct blobs_options none = {.user_bytes = UNIT_USER_BYTES, .age_ms = 0};
     put_ok(f, "ann", "one", false);
     blobs_close(f->b);
     open_store(f, &none);
@@ -307,7 +310,7 @@ static void test_files_of_many_go_in_turns(void **state) {
     struct err e;
     struct loop *loop = loop_new(&e);
     assert_non_null(loop);
-    struct blobs_options o = {.user_bytes = 300 * 4096, .age_ms = BLOBS_AGE_MS, .loop = loop};
+    struct blobs_options o = {.user_bytes = 300 * 4096, .age_ms = UNIT_AGE_MS, .loop = loop};
     char text[32];
     blobs_close(f->b);
     open_store(f, &o);

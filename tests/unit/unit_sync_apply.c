@@ -28,7 +28,7 @@ static void scene_done(void *arg, const struct fileop_result *result) {
 }
 
 static int open_scene(void **state) {
-    const struct blobs_options usual = {.user_bytes = BLOBS_USER_BYTES, .age_ms = BLOBS_AGE_MS};
+    const struct blobs_options usual = {.user_bytes = 1 << 30, .age_ms = 3600 * 1000};
     struct scene *s = calloc(1, sizeof(*s));
     struct err e;
     assert_non_null(s);
