@@ -447,6 +447,35 @@ static int cgroup_complete(const struct cgroup_host *host, struct err *err) {
                    "needed");
 }
 
+static uint64_t cgroup_least(uint64_t most, int dir, const char *path) {
+    uint64_t value = 0;
+    fd_cleanup int fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+    return fd >= 0 && fd_read_u64(fd, &value, NULL) == 0 && value < most ? value : most;
+}
+
+/* Numbers of processes are one store for the whole host, or for the group that this runs in, and
+ * what the limits of all jails come to may be more than that: a quarter is left to others, without
+ * which nothing could be started any more, here or anywhere. */
+static int cgroup_pids_share(const struct cgroup_host *host, const char *name, struct err *err) {
+    char text[32];
+    for (size_t i = 0; i < host->count; i++) {
+        if (!(host->tree[i].roles & CGROUP_PIDS)) {
+            continue;
+        }
+        /* All shards together: in the group above their bases. */
+        fd_cleanup int all = openat(host->tree[i].base_fd, strchr(name, '/') != NULL ? ".." : ".",
+                                    O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        uint64_t most = cgroup_least(INT32_MAX, AT_FDCWD, "/proc/sys/kernel/pid_max");
+        most = cgroup_least(most, AT_FDCWD, "/proc/sys/kernel/threads-max");
+        most = cgroup_least(most, all, "../pids.max");
+        int n = snprintf(text, sizeof text, "%llu", (unsigned long long)(most - most / 4));
+        if (fd_write_kernel(all, "pids.max", text, (size_t)n, err) != 0) {
+            return err_wrap(err, "bounding the processes of all jails together");
+        }
+    }
+    return 0;
+}
+
 /* `mount_dir` may be NULL, for a user who may not mount anything there. */
 static int cgroup_host_find(struct cgroup_host *host, const char *name, const char *mount_dir,
                             uint32_t may_lack, struct err *err) {
@@ -475,7 +504,7 @@ static int cgroup_host_find(struct cgroup_host *host, const char *name, const ch
     buf_done(&own);
     host->lacks = may_lack & ~cgroup_have(host);
     if (rc != 0 || cgroup_complete(host, err) != 0 || cgroup_peak(host, err) != 0 ||
-        cgroup_swap(host, err) != 0) {
+        cgroup_swap(host, err) != 0 || cgroup_pids_share(host, name, err) != 0) {
         cgroup_host_done(host);
         return -1;
     }

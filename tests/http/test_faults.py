@@ -2,6 +2,7 @@
 nothing ever runs with a layer less. Each layer is broken from outside, one at a time, around
 a runner of its own."""
 
+import contextlib
 import json
 import os
 import resource
@@ -364,6 +365,45 @@ def _(_):
         for _ in range(10):
             check.ok(pair.client.sh("sleep 100 & true"))
         pair.check_clean(2)
+
+
+# Starts as many as it gets, and holds them until its input ends.
+FORKS = """
+import os, sys
+n = 0
+try:
+    while n < 400:
+        if os.fork() == 0:
+            os.read(0, 1)
+            os._exit(0)
+        n += 1
+except OSError:
+    pass
+print(n, flush=True)
+os.read(0, 1)
+"""
+
+
+@test("all jails together leave numbers of processes to the host", own=True, deadline=40)
+def _(_):
+    few = 'echo 500 > /proc/sys/kernel/pid_max && exec "$@"'
+    prefix = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child=SIGKILL"]
+    prefix += ["sh", "-c", few, "sh"]
+    before = clean.read("/proc/sys/kernel/pid_max")
+    with harness.Pair(slots=4, warm=1, runner_prefix=prefix) as pair:
+        if clean.read("/proc/sys/kernel/pid_max") != before:
+            with open("/proc/sys/kernel/pid_max", "wb") as out:
+                out.write(before)
+            raise Skip("this kernel has one pid_max for all pid namespaces")
+        with contextlib.ExitStack() as stack:
+            started = 0
+            for _ in range(3):
+                one = stack.enter_context(Box.make(pair.client, limits={"pids": 450}))
+                ex = one.background(argv=["python3", "-c", FORKS], stdin_open=True)
+                one.wait_output(ex, b"\n", seconds=10)
+                started += int(one.seen(ex))
+            check.within(100, started, 375, "processes of all jails")
+            check.ok(pair.client.run(argv=["true"]))
 
 
 @test("numbers of processes that are used again hit nobody else", case=159, own=True, deadline=40)
