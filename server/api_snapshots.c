@@ -37,6 +37,11 @@ struct snapshot *api_snapshots_named(struct server *s, const char *user, const c
     bool step = strncmp(ref, "run_", 4) == 0;
     struct snapshot *snap =
         step ? api_snapshots_of_step(s, ref) : snapshots_find(&s->snapshots, ref);
+    if (snap == NULL && snapshots_lost_has(&s->snapshots.lost, user, ref)) {
+        api_error_set(error, 410, "gone", field,
+                      "The snapshot is gone: the runner that had it died.");
+        return NULL;
+    }
     if (snap == NULL || snap->step != step || strcmp(snap->owner, user) != 0) {
         api_error_set(error, 404, "not_found", field,
                       step ? "There is no such run, or it has kept no such step."

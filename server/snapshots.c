@@ -42,6 +42,7 @@ void snapshots_done(struct snapshots *s) {
             store_then_stop(s->store, &snap->written);
         free(snap);
     }
+    snapshots_lost_done(&s->lost);
 }
 
 /* The table. */
@@ -290,6 +291,13 @@ struct snapshot *snapshots_add(struct snapshots *s, const struct snapshot *info,
 
 /* Shards come and go. */
 
+static void snapshots_lose(struct snapshots *s, struct snapshot *x) {
+    char step[sizeof(x->source) + sizeof("@4294967295")];
+    snprintf(step, sizeof(step), "%s@%" PRIu32, x->source, x->step_index);
+    snapshots_lost_add(&s->lost, x->owner, x->step ? step : x->id);
+    snapshots_forget(s, x);
+}
+
 static void snapshots_missing(void *arg) {
     struct snapshots *s = arg;
     struct snapshot *older;
@@ -302,7 +310,7 @@ static void snapshots_missing(void *arg) {
         if (l != NULL && l->state != LINK_CLOSED)
             again = true; /* it is being greeted */
         else
-            snapshots_forget(s, x);
+            snapshots_lose(s, x);
     }
     if (again)
         loop_timer_at(s->loop, &s->settle, clock_mono_ns() + SNAPSHOTS_SETTLE_MS * CLOCK_NS_PER_MS,
@@ -327,7 +335,7 @@ void snapshots_ready(struct snapshots *s, struct link *l) {
     for (struct snapshot *x = s->newest; x != NULL; x = older) {
         older = x->older;
         if (!x->settled && strcmp(x->shard, l->name) == 0)
-            snapshots_forget(s, x);
+            snapshots_lose(s, x);
     }
 }
 
@@ -343,7 +351,7 @@ void snapshots_dead(struct snapshots *s, const char *shard) {
     for (struct snapshot *x = s->newest; x != NULL; x = older) {
         older = x->older;
         if (!x->settled && strcmp(x->shard, shard) == 0)
-            snapshots_forget(s, x);
+            snapshots_lose(s, x);
     }
 }
 

@@ -14,6 +14,7 @@
 #include "loop.h"
 #include "sandbox_request.h"
 #include "sandboxes.h"
+#include "snapshots_lost.h"
 #include "store.h"
 
 #define SNAPSHOTS_DIR "server/snapshots" /* where an older server kept them, one file each */
@@ -59,6 +60,7 @@ struct snapshots {
     struct snapshot *newest, *oldest;
     size_t count, pending;
     uint64_t bytes;
+    struct snapshots_lost lost; /* to be asked when one is not found */
     struct loop_timer settle, rewrite;
 };
 

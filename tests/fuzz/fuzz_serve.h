@@ -12,7 +12,7 @@ struct fuzz_server {
     int fd;
     unsigned port;
     pthread_mutex_t mutex;
-    const void *data; /* under the mutex */
+    void *data; /* under the mutex, as is the size; owned: a client need not wait for all of it */
     size_t size;
 };
 
@@ -58,8 +58,12 @@ static inline struct fuzz_server *fuzz_server(void) {
 }
 
 static inline void fuzz_answer(struct fuzz_server *s, const void *data, size_t size) {
+    void *copy = malloc(size + 1);
+    fuzz_require(copy != NULL);
+    memcpy(copy, data, size);
     pthread_mutex_lock(&s->mutex);
-    s->data = data;
+    free(s->data);
+    s->data = copy;
     s->size = size;
     pthread_mutex_unlock(&s->mutex);
 }

@@ -209,14 +209,35 @@ static void test_survive_the_server(void **state) {
 
 static void test_go_with_their_runner(void **state) {
     struct side *t = *state;
-    char id[SANDBOX_ID_SIZE];
+    char id[SANDBOX_ID_SIZE], step[SANDBOX_ID_SIZE + 16];
     memcpy(id, add(t, 10, false)->id, sizeof(id));
+    const struct snapshot *of_step = add(t, 10, true);
+    snprintf(step, sizeof(step), "%s@%u", of_step->source, of_step->step_index);
     fd_close(&t->fake.listener);
     fd_close(&t->fake.fd);
     for (int i = 0; i < 400 && snapshots_find(&t->all, id) != NULL; i++)
         fake_turn(&t->fake);
     assert_null(snapshots_find(&t->all, id));
     assert_int_equal(t->all.bytes, 0);
+    assert_true(snapshots_lost_has(&t->all.lost, "ann", id));
+    assert_false(snapshots_lost_has(&t->all.lost, "bob", id));
+    assert_true(snapshots_lost_has(&t->all.lost, "ann", step));
+}
+
+static void test_the_newest_that_were_lost_are_known(void **state) {
+    (void)state;
+    struct snapshots_lost lost = {0};
+    char ref[SANDBOX_ID_SIZE];
+    assert_false(snapshots_lost_has(&lost, "", ""));
+    for (unsigned i = 0; i <= SNAPSHOTS_LOST_MAX; i++) {
+        snprintf(ref, sizeof(ref), "snap_%u", i);
+        snapshots_lost_add(&lost, "ann", ref);
+    }
+    assert_false(snapshots_lost_has(&lost, "", ""));
+    assert_false(snapshots_lost_has(&lost, "ann", "snap_0"));
+    assert_true(snapshots_lost_has(&lost, "ann", "snap_1"));
+    assert_true(snapshots_lost_has(&lost, "ann", ref));
+    snapshots_lost_done(&lost);
 }
 
 static void put_file(const char *name, const char *text) {
@@ -290,6 +311,7 @@ int main(void) {
         WITH_SHARD(test_steps_make_room),
         WITH_SHARD(test_survive_the_server),
         WITH_SHARD(test_go_with_their_runner),
+        cmocka_unit_test(test_the_newest_that_were_lost_are_known),
         WITH_SHARD(test_files_become_rows),
         WITH_SHARD(test_written_when_the_disk_is_well_again),
     };
