@@ -65,6 +65,12 @@ struct jail_ids {
 
 uint32_t jail_ids_base(const struct jail_ids *ids, uint32_t n);
 
+/* jail_sockets.c: answers in a window of time. */
+struct jail_sockets {
+    uint64_t since_ns;
+    unsigned answers;
+};
+
 /* What all jails of a shard share. Borrowed by every jail; outlives them. */
 struct jail_host {
     struct loop *loop;
@@ -79,6 +85,7 @@ struct jail_host {
     struct jail_ids ids;
     bool rootless; /* root of a user namespace only: see main/rootless.h */
     struct cgroup_dying dying;
+    struct jail_sockets sockets; /* to all jails */
 };
 
 /* What one jail is made of. */
@@ -143,8 +150,7 @@ struct jail {
     struct exec *spare;    /* wait to exec, or are being prepared, the oldest first; NULL = none */
     struct exec *execs;    /* started, also those whose cgroup is still there */
     struct loop_timer sweep_timer, stock_timer, sockets_timer;
-    uint64_t sockets_ns; /* jail_sockets.c: the window's begin, and the answers in it */
-    unsigned sockets_asked;
+    struct jail_sockets sockets;
     uint64_t used_ns;             /* the last start */
     unsigned running;             /* started and not over */
     unsigned forked;              /* so far */
@@ -246,8 +252,10 @@ void jail_exec_ready(struct jail *jail, struct exec *exec);
 /* For jail.c: the listener of the filter has something to tell. `arg` is the jail. */
 void jail_filtered(void *arg, uint32_t events);
 /* For jail_filter.c (jail_sockets.c): is it about sockets that are bounded? Lets the call
- * go on or answers ENOBUFS. */
+ * go on or answers ENOBUFS. Before: has it, or have all, got so many answers that it is not heard
+ * for a while? */
 struct seccomp_notif;
+bool jail_sockets_wait(struct jail *jail);
 bool jail_sockets_asked(const struct seccomp_notif *note);
 void jail_sockets_answer(struct jail *jail, const struct seccomp_notif *note);
 /* For jail.c (jail_run.c): a child of process 1 has ended. */

@@ -82,8 +82,8 @@ void jail_filtered(void *arg, uint32_t events) {
     if (!(events & EPOLLIN)) {
         loop_del(j->host->loop, &j->filter_src); /* its last process is gone */
         loop_timer_stop(j->host->loop, &j->sockets_timer);
-    } else if (ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_RECV, &note) != 0) {
-        return; /* whoever asked was interrupted */
+    } else if (jail_sockets_wait(j) || ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_RECV, &note) != 0) {
+        return; /* later; or whoever asked was interrupted */
     } else if (jail_sockets_asked(&note)) {
         jail_sockets_answer(j, &note);
     } else {

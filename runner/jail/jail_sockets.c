@@ -6,7 +6,7 @@
  * A call that is let go on is made by its process itself, with its own powers and from registers,
  * which nobody can change meanwhile. It is made a moment after the answer, so that what was granted
  * just now cannot be counted yet: in each short window only a few are answered, which bounds those
- * too, as well as the share of this process that a jail can have by asking. */
+ * too, as well as the share of this process that a jail, and all of them, can have by asking. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -31,7 +31,8 @@
 
 enum {
     JAIL_SOCKETS_WINDOW_NS = 10000000,
-    JAIL_SOCKETS_ANSWERS = 16, /* in each window */
+    JAIL_SOCKETS_ANSWERS = 16, /* in each window, to one jail */
+    JAIL_SOCKETS_ALL = 64,     /* … and to all of them */
     JAIL_NETLINK_LEAST = 8,
     JAIL_NETLINK_MOST = 64,
     JAIL_NETLINK_ANSWER = 32768, /* the last answer may pass the buffer's bound by that */
@@ -85,6 +86,12 @@ static long jail_sockets_all(const struct jail *j) {
     return count;
 }
 
+/* Fewer of all kinds than of one kind there may be: one short table tells, and most have a few. */
+static bool jail_sockets_few(const struct jail *j, uint64_t most) {
+    long all = jail_sockets_all(j);
+    return all >= 0 && (uint64_t)all < most;
+}
+
 /* How many ends of connections are established, which these are not: 0 when nobody can tell. */
 static long jail_sockets_established(const struct jail *j) {
     struct buf text;
@@ -111,7 +118,6 @@ static uint64_t jail_sockets_share(const struct jail *j, uint64_t bytes, uint64_
 static bool jail_sockets_netlink(const struct jail *j) {
     struct buf text;
     uint64_t most = JAIL_NETLINK_LEAST;
-    long count = jail_sockets_count(j, " NETLINK ");
     buf_init(&text, 64);
     if (fd_read_file(AT_FDCWD, "/proc/sys/net/core/rmem_default", &text, NULL) == 0 &&
         text.len > 0) {
@@ -119,6 +125,10 @@ static bool jail_sockets_netlink(const struct jail *j) {
         most = jail_sockets_share(j, bytes, JAIL_NETLINK_LEAST, JAIL_NETLINK_MOST);
     }
     buf_done(&text);
+    if (jail_sockets_few(j, most)) {
+        return true;
+    }
+    long count = jail_sockets_count(j, " NETLINK ");
     return count >= 0 && (uint64_t)count < most;
 }
 
@@ -126,6 +136,9 @@ static bool jail_sockets_netlink(const struct jail *j) {
  * send: counted are all but the other kinds. */
 static bool jail_sockets_datagram(const struct jail *j) {
     uint64_t most = jail_sockets_share(j, JAIL_DATAGRAM_BYTES, JAIL_DATAGRAM_LEAST, UINT32_MAX);
+    if (jail_sockets_few(j, most)) {
+        return true;
+    }
     long others = jail_sockets_count(j, " TCP TCPv6 UNIX UNIX-STREAM NETLINK ");
     long all = jail_sockets_all(j);
     return others >= 0 && all >= 0 && all - others < (long)most;
@@ -135,6 +148,9 @@ static bool jail_sockets_datagram(const struct jail *j) {
  * connections of the whole host: counted are those that are not an end of a connection. */
 static bool jail_sockets_listen(const struct jail *j) {
     long most = (long)jail_sockets_share(j, JAIL_LISTEN_BYTES, JAIL_LISTEN_LEAST, JAIL_LISTEN_MOST);
+    if (jail_sockets_few(j, (uint64_t)most)) {
+        return true;
+    }
     long count = jail_sockets_count(j, " TCP TCPv6 ");
     return count >= 0 && (count < most || count - jail_sockets_established(j) < most);
 }
@@ -146,13 +162,34 @@ static void jail_sockets_again(void *arg) {
     }
 }
 
-/* The window is full: nobody is heard until it is over. Without that the jail could not go on. */
-static void jail_sockets_pause(struct jail *j) {
-    if (loop_timer_at(j->host->loop, &j->sockets_timer, j->sockets_ns + JAIL_SOCKETS_WINDOW_NS,
+/* A window is full: the jail is not heard until it is over. Without that the jail could not go on.
+ */
+static void jail_sockets_pause(struct jail *j, uint64_t from_ns) {
+    if (loop_timer_at(j->host->loop, &j->sockets_timer, from_ns + JAIL_SOCKETS_WINDOW_NS,
                       jail_sockets_again, j, NULL) != 0 ||
         loop_mod(j->host->loop, &j->filter_src, 0, NULL) != 0) {
         jail_fail(j, "filter", errno, "the filter's listener cannot be paused");
     }
+}
+
+static bool jail_sockets_window(struct jail_sockets *w, uint64_t now_ns, unsigned most) {
+    if (now_ns - w->since_ns >= JAIL_SOCKETS_WINDOW_NS) {
+        *w = (struct jail_sockets){.since_ns = now_ns};
+    }
+    return w->answers < most;
+}
+
+bool jail_sockets_wait(struct jail *j) {
+    uint64_t now_ns = clock_mono_ns();
+    if (!jail_sockets_window(&j->sockets, now_ns, JAIL_SOCKETS_ANSWERS)) {
+        jail_sockets_pause(j, j->sockets.since_ns);
+        return true;
+    }
+    if (!jail_sockets_window(&j->host->sockets, now_ns, JAIL_SOCKETS_ALL)) {
+        jail_sockets_pause(j, j->host->sockets.since_ns);
+        return true;
+    }
+    return false;
 }
 
 bool jail_sockets_asked(const struct seccomp_notif *note) {
@@ -162,11 +199,6 @@ bool jail_sockets_asked(const struct seccomp_notif *note) {
 
 void jail_sockets_answer(struct jail *j, const struct seccomp_notif *note) {
     struct seccomp_notif_resp answer = {.id = note->id, .error = -ENOBUFS};
-    uint64_t now_ns = clock_mono_ns();
-    if (now_ns - j->sockets_ns >= JAIL_SOCKETS_WINDOW_NS) {
-        j->sockets_ns = now_ns;
-        j->sockets_asked = 0;
-    }
     if (note->data.nr == SYS_listen        ? jail_sockets_listen(j)
         : note->data.args[0] == AF_NETLINK ? jail_sockets_netlink(j)
                                            : jail_sockets_datagram(j)) {
@@ -174,7 +206,6 @@ void jail_sockets_answer(struct jail *j, const struct seccomp_notif *note) {
         answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
     }
     (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
-    if (++j->sockets_asked >= JAIL_SOCKETS_ANSWERS) {
-        jail_sockets_pause(j);
-    }
+    j->sockets.answers++;
+    j->host->sockets.answers++;
 }
