@@ -258,8 +258,11 @@ static void answer_head(struct json_out *j, const struct run *run, const char *s
     answer_failed_step(j, run);
 }
 
+/* What is said about a file takes as long as so many bytes of it. */
+#define ANSWER_FILE 128u
+
 size_t answer_weight(const struct run *run) {
-    size_t bytes = run->bundle.len;
+    size_t bytes = run->bundle.len + run->file_count * ANSWER_FILE;
     for (size_t i = 0; i < run->step_count; i++)
         bytes +=
             capture_memory(&run->steps[i].out.capture) + capture_memory(&run->steps[i].err.capture);

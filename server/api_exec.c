@@ -278,7 +278,6 @@ static void api_exec_reply(struct server *s, struct http_req *req, struct exec *
         api_exec_accepted(req, x);
 }
 
-/* `request` is consumed. */
 static void api_exec_decoded(struct api_exec_job *job) {
     struct server *s = job->server;
     struct http_req *req = job->req;
@@ -297,7 +296,6 @@ static void api_exec_decoded(struct api_exec_job *job) {
             api_exec_reply(s, req, x, r, true);
         }
     }
-    exec_request_done(r);
 }
 
 static void api_exec_decode(struct work_job *job) {
@@ -327,6 +325,16 @@ static void api_exec_decode_large(struct work_job *job) {
     packet_parts_make(&j->parts, r, 0, PACKET_FILES | (j->request.stdin_open ? 0u : PACKET_INPUT));
 }
 
+/* As long as it takes to make it. */
+static void api_exec_free(struct work_job *job) {
+    struct api_exec_job *j = (struct api_exec_job *)(void *)job;
+    if (j->rc == 0)
+        exec_request_done(&j->request);
+    packet_parts_done(&j->parts);
+    free(j->body);
+    free(j);
+}
+
 static void api_exec_decode_done(struct work_job *job) {
     struct api_exec_job *j = (struct api_exec_job *)(void *)job;
     if (j->req != NULL)
@@ -335,11 +343,9 @@ static void api_exec_decode_done(struct work_job *job) {
         api_exec_decoded(j);
     else if (j->req != NULL)
         http_reply_error(j->req, &j->error);
-    else if (j->rc == 0)
-        exec_request_done(&j->request); /* nobody was told of it, so nothing is owed */
-    packet_parts_done(&j->parts);
-    free(j->body);
-    free(j);
+    /* If the client is gone, nobody was told of it, so nothing is owed. */
+    j->job = (struct work_job){.run = api_exec_free};
+    work_add(j->server->work, &j->job);
 }
 
 static void api_exec_gone(struct http_req *req) {
@@ -372,6 +378,7 @@ void api_exec_create(struct server *s, struct http_req *req, const struct route_
             api_exec_decoded(&here);
         else
             http_reply_error(req, &here.error);
+        exec_request_done(&here.request);
         return;
     }
     *j = here; /* keyed is looked at in its new place */

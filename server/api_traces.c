@@ -1,7 +1,9 @@
+#include <stdlib.h>
 #include <string.h>
 
 #include "api.h"
 #include "json_out.h"
+#include "str.h"
 #include "traces.h"
 
 #define API_TRACES_DEFAULT 200u
@@ -90,13 +92,43 @@ static void api_traces_reply(struct http_req *req, const char *id, const struct 
     api_reply_buf(req, 200, "application/json", &out, json_out_end(&j, NULL));
 }
 
+struct api_traces {
+    struct server *server;
+    struct http_req *req;
+    char id[2 * TRACEPARENT_ID + 1];
+    size_t limit;
+    struct traces_gather *gather;
+};
+
+static void api_traces_gathered(void *arg, const struct traces_list *list, const struct err *err) {
+    struct api_traces *t = arg;
+    struct http_req *req = t->req;
+    struct api_error error = {0};
+    req->gone = NULL;
+    if (list == NULL) {
+        log_err(&t->server->log, LOG_ERROR, "trace_unreadable", err);
+        api_error_set(&error, 500, "internal", NULL, "The trace could not be read.");
+        http_reply_error(req, &error);
+    } else {
+        size_t first = api_traces_first(list, http_query(req, "after"));
+        if (list->count == 0 || first > list->count)
+            api_traces_none(req);
+        else
+            api_traces_reply(req, t->id, list, first, t->limit);
+    }
+    free(t);
+}
+
+static void api_traces_gone(struct http_req *req) {
+    struct api_traces *t = req->owner;
+    traces_gather_stop(t->gather);
+    free(t);
+}
+
 void api_traces_get(struct server *s, struct http_req *req, const struct route_args *args) {
     struct api_error error = {0};
-    struct err err;
-    struct traces_list list;
     uint8_t id[TRACEPARENT_ID];
     uint64_t limit = API_TRACES_DEFAULT;
-    err_clear(&err);
     if (route_query_u64(req, "limit", 1, API_TRACES_MAX, &limit, &error) < 0) {
         http_reply_error(req, &error);
         return;
@@ -105,16 +137,21 @@ void api_traces_get(struct server *s, struct http_req *req, const struct route_a
         api_traces_none(req);
         return;
     }
-    if (traces_gather(s, req->user_name, id, &list, &err) < 0) {
-        log_err(&s->log, LOG_ERROR, "trace_unreadable", &err);
-        api_error_set(&error, 500, "internal", NULL, "The trace could not be read.");
+    struct api_traces *t = calloc(1, sizeof(*t));
+    if (t == NULL) {
+        api_error_memory(&error);
         http_reply_error(req, &error);
         return;
     }
-    size_t first = api_traces_first(&list, http_query(req, "after"));
-    if (list.count == 0 || first > list.count)
-        api_traces_none(req);
-    else
-        api_traces_reply(req, args->value[0], &list, first, (size_t)limit);
-    traces_gather_done(&list);
+    t->server = s;
+    t->req = req;
+    t->limit = (size_t)limit;
+    (void)str_copy(t->id, sizeof(t->id), args->value[0]);
+    const struct traces_asker asker = {.done = api_traces_gathered, .arg = t};
+    struct traces_gather *gather = traces_gather(s, req->user_name, id, &asker);
+    if (gather == NULL)
+        return; /* it is answered */
+    t->gather = gather;
+    req->owner = t;
+    req->gone = api_traces_gone;
 }

@@ -128,11 +128,31 @@ size_t fileop_run_fill(struct fileop_run *r, const struct iovec *parts, int coun
     return (size_t)n;
 }
 
-/* Hands out what was read. True when it settled: `r` may be gone. */
-static bool fileop_run_hand_out(struct fileop_run *r) {
+struct fileop_run_turn {
+    uint64_t begun_ns; /* 0 = the clock was not looked at yet */
+    unsigned items;
+};
+
+static bool fileop_run_turn_over(struct fileop_run_turn *turn, bool contents) {
+    if (++turn->items < FILEOP_RUN_ITEMS && !contents)
+        return false;
+    uint64_t now = clock_mono_ns();
+    turn->items = 0;
+    if (turn->begun_ns == 0)
+        turn->begun_ns = now;
+    return now - turn->begun_ns > FILEOP_RUN_NS;
+}
+
+/* Hands out what was read. True: nothing more in this turn; it settled, and `r` may be gone, or the
+ * rest has to wait for the next one. */
+static bool fileop_run_hand_out(struct fileop_run *r, struct fileop_run_turn *turn) {
     struct fileop_item item;
     struct err err = {0};
     while (!r->paused && !r->cancelled && !fileop_run_by_hand(r)) {
+        if (fileop_run_turn_over(turn, r->parse.contents)) {
+            fileop_run_soon(r);
+            return true;
+        }
         int rc = fileop_parse_next(&r->parse, &item, &err);
         if (rc == 0)
             return false;
@@ -166,9 +186,10 @@ static void fileop_run_work(struct fileop_run *r) {
         fileop_run_settle_code(r, FILEOP_IO, ECANCELED);
         return;
     }
+    struct fileop_run_turn turn = {0};
     for (int i = 0; i < FILEOP_RUN_READS; i++) {
         size_t room = 0;
-        if (fileop_run_hand_out(r))
+        if (fileop_run_hand_out(r, &turn))
             return;
         if (r->paused || r->cancelled || r->eof || fileop_run_by_hand(r))
             break;
@@ -197,6 +218,8 @@ static void fileop_run_work(struct fileop_run *r) {
 static void fileop_run_event(void *arg, uint32_t events) {
     struct fileop_run *r = arg;
     (void)events;
+    if (r->later.pending)
+        return; /* its turn comes at the end of the round */
     if (r->paused || r->cancelled) {
         loop_del(r->lane->loop, &r->source);
         return;

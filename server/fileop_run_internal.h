@@ -3,6 +3,7 @@
 
 #include <sys/uio.h>
 
+#include "clock.h"
 #include "fileop_feed.h"
 #include "fileop_parse.h"
 #include "fileop_run.h"
@@ -14,6 +15,11 @@
 #define FILEOP_RUN_PIPE_FULL ((size_t)64 * 1024)
 /* Reads per event, so that one operation does not hold up the loop. */
 #define FILEOP_RUN_READS 4
+/* For so long records are handed out in one turn. With contents much may be done (hashing, a file
+ * on our disk for each), so the clock is looked at after each; with others next to nothing, and so
+ * many pass. */
+#define FILEOP_RUN_NS (CLOCK_NS_PER_MS / 2)
+#define FILEOP_RUN_ITEMS 32u
 
 /* The operations of one sandbox. */
 struct fileop_lane {

@@ -58,6 +58,8 @@ struct http_app {
     void (*answered)(void *arg, struct http_req *req, int status, const struct http_body *body);
     /* An answer is made: must it wait until http_release()? May be NULL. */
     bool (*hold)(void *arg, struct http_req *req);
+    /* A long answer's malloc'ed memory is not needed any more. NULL: free(). */
+    void (*discard)(void *arg, void *data, size_t len);
     void *arg;
 };
 

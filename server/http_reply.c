@@ -103,30 +103,38 @@ void http_release(struct http *h, const struct api_error *error) {
 
 /* A long answer, block by block. */
 
+struct http_reply_long {
+    const struct http_app *app;
+    struct http_body body;
+};
+
 static ssize_t http_reply_block(void *arg, uint64_t pos, char *data, size_t size) {
-    const struct http_body *body = arg;
+    const struct http_body *body = &((const struct http_reply_long *)arg)->body;
     size_t n = body->len - (size_t)pos < size ? body->len - (size_t)pos : size;
     memcpy(data, (const char *)body->data + pos, n);
     return (ssize_t)n;
 }
 
 static void http_reply_blocks_done(void *arg) {
-    struct http_body *body = arg;
-    if (body->release != NULL)
-        body->release(body->arg);
-    free(body);
+    struct http_reply_long *l = arg;
+    if (l->body.release == free && l->app->discard != NULL)
+        l->app->discard(l->app->arg, l->body.arg, l->body.len);
+    else if (l->body.release != NULL)
+        l->body.release(l->body.arg);
+    free(l);
 }
 
 /* NULL: memory is short; the body stays the caller's. */
-static struct MHD_Response *http_reply_blocks(const struct http_body *body) {
-    struct http_body *copy = malloc(sizeof(*copy));
-    if (copy == NULL)
+static struct MHD_Response *http_reply_blocks(const struct http_app *app,
+                                              const struct http_body *body) {
+    struct http_reply_long *l = malloc(sizeof(*l));
+    if (l == NULL)
         return NULL;
-    *copy = *body;
+    *l = (struct http_reply_long){.app = app, .body = *body};
     struct MHD_Response *response = MHD_create_response_from_callback(
-        body->len, (size_t)HTTP_STREAM_BLOCK, http_reply_block, copy, http_reply_blocks_done);
+        body->len, (size_t)HTTP_STREAM_BLOCK, http_reply_block, l, http_reply_blocks_done);
     if (response == NULL)
-        free(copy);
+        free(l);
     return response;
 }
 
@@ -136,7 +144,7 @@ void http_reply(struct http_req *req, int status, const char *type, const struct
     if (req->idem != NULL && app->answered != NULL)
         app->answered(app->arg, req, status, body);
     if (body->len > HTTP_STREAM_BLOCK)
-        response = http_reply_blocks(body);
+        response = http_reply_blocks(app, body);
     else if (body->release == NULL)
         response = MHD_create_response_from_buffer(body->len, (void *)(uintptr_t)body->data,
                                                    MHD_RESPMEM_PERSISTENT);

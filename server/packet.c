@@ -56,6 +56,9 @@ int packet_attach_spec(struct packet *p, struct err *err) {
 
 /* What a request gives its command. */
 
+/* The name of a file takes as long as so many bytes of contents. */
+#define PACKET_FILE 128u
+
 static int packet_input(const struct run_request *r, size_t index, struct err *err) {
     struct request_bytes input = request_input(r, index);
     return packet_memory("stdin", input.data, input.len, err);
@@ -92,7 +95,7 @@ void packet_parts_done(struct packet_parts *parts) {
 size_t packet_parts_weight(const struct run_request *r, size_t index, unsigned what) {
     size_t bytes = (what & PACKET_INPUT) != 0 ? request_input(r, index).len : 0;
     for (size_t i = 0; (what & PACKET_FILES) != 0 && i < r->file_count; i++)
-        bytes += r->files[i].size;
+        bytes += r->files[i].size + PACKET_FILE;
     return bytes;
 }
 

@@ -126,9 +126,6 @@ void run_free(struct run *run) {
         struct run_step *step = &run->steps[i];
         run_io_close(&step->out);
         run_io_close(&step->err);
-        capture_done(&step->out.capture);
-        capture_done(&step->err.capture);
-        free(step->name);
     }
     run_keep_free(run);
     run_io_close(&run->collector);
@@ -138,13 +135,12 @@ void run_free(struct run *run) {
     loop_timer_stop(run->runs->loop, &run->resume);
     while (run->watchers != NULL)
         run_unwatch(run->watchers);
-    free(run->steps);
+    run_drop_output(run);
     free(run->files);
-    buf_done(&run->bundle);
     events_done(&run->events);
-    request_done(&run->request);
+    run_drop_request(run);
     free(run->trace_state);
-    receipt_inputs_free(run->inputs);
+    run_drop_inputs(run);
     free(run->receipt);
     answer_bytes_drop(run->answer);
     quota_let_go(run->runs->quota, &run->held);
@@ -533,7 +529,7 @@ static void run_finish(struct run *run) {
     run->ok = true;
     for (size_t i = 0; i < run->step_count; i++)
         run->ok = run->ok && run->steps[i].ok;
-    request_done(&run->request);
+    run_drop_request(run);
     free(run->trace_state);
     run->trace_state = NULL;
     runs_over(run->runs, run);

@@ -228,6 +228,13 @@ bool run_pack_over(struct run *run, const struct step_end *end);
 /* What was copied; NULL = nothing was. */
 struct packet_parts *run_pack_parts(struct run *run);
 
+/* run_drop.c: giving back what is large is a worker's. */
+#define RUN_DROP_INLINE ((size_t)256 * 1024)
+void run_drop_request(struct run *run); /* leaves an empty one */
+void run_drop_inputs(struct run *run);  /* leaves NULL */
+/* For run_free(): its steps, whose pipes are closed, and collected files. */
+void run_drop_output(struct run *run);
+
 /* run_keep.c: a run with keep_steps leaves a snapshot before every step.
  *
  * The request's files are put in place by an execution of their own in front of all steps, so that

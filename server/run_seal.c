@@ -17,8 +17,7 @@ struct run_seal_job {
 static void run_seal_record(struct run *run) {
     if (run->runs->audit != NULL)
         audit_run_ended(run->runs->audit, run);
-    receipt_inputs_free(run->inputs);
-    run->inputs = NULL;
+    run_drop_inputs(run);
 }
 
 static void run_seal_over(struct run *run) {

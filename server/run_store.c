@@ -286,6 +286,9 @@ static void run_store_make(struct work_job *job) {
     results_hash(j->record.data, j->record.len, hash);
     results_name(hash, j->file);
     j->rc = results_write(j->dir, j->file, j->record.data, j->record.len, &j->err);
+    /* Here, and not on the loop. */
+    free(j->record.data);
+    j->record.data = NULL;
 }
 
 static void run_store_made(struct work_job *job) {

@@ -12,6 +12,7 @@
 #include "retain.h"
 #include "seen.h"
 #include "str.h"
+#include "work.h"
 
 /* How long runs wait while no runner is there at all; a restart of the runner takes less. */
 #define RUNS_REST_MS 500u
@@ -424,10 +425,23 @@ void runs_count_end(struct runs *runs, enum cause cause) {
 
 /* The allocator keeps what a busy time left in many small pieces; when nothing has run for a moment
  * it gives it back. Not at once: that is work, and the next request may be on its way. */
+static void runs_trim(struct work_job *job) {
+    free(job);
+    (void)malloc_trim(0);
+}
+
 static void runs_rest(void *arg) {
     struct runs *runs = arg;
-    if (runs->active == 0)
+    if (runs->active > 0)
+        return;
+    /* Where there were large requests it takes milliseconds. */
+    struct work_job *job = work_has_threads(runs->work) ? calloc(1, sizeof(*job)) : NULL;
+    if (job == NULL) {
         (void)malloc_trim(0);
+        return;
+    }
+    job->run = runs_trim;
+    work_add(runs->work, job);
 }
 
 static void runs_rest_soon(struct runs *runs) {

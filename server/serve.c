@@ -32,6 +32,7 @@
 
 #define SERVE_MIB ((uint64_t)1024 * 1024)
 #define SERVE_WORKERS 2u
+#define SERVE_OTHERS 2u /* threads: of the store and of the audit log */
 /* Sandboxes that may wait for a slot. */
 #define SERVE_SANDBOX_QUEUE 1024u
 /* Descriptors for everything that is neither a connection nor a run. */
@@ -145,7 +146,9 @@ static int serve_memory(struct serve *v, struct err *err) {
     (void)err;
     mallopt(M_MMAP_THRESHOLD, 256 * 1024);
     mallopt(M_TRIM_THRESHOLD, 1024 * 1024);
-    mallopt(M_ARENA_MAX, 2);
+    /* One for each thread: what a worker frees in many small pieces would be put together by the
+     * next who wants memory of the same heap, and that must not be the loop. */
+    mallopt(M_ARENA_MAX, 1 + SERVE_WORKERS + SERVE_OTHERS);
     return 0;
 }
 
@@ -382,6 +385,11 @@ static bool serve_hold(void *arg, struct http_req *req) {
     return true;
 }
 
+static void serve_discard(void *arg, void *data, size_t len) {
+    const struct server *s = arg;
+    work_discard(s->work, data, len);
+}
+
 static int serve_http(struct serve *v, struct err *err) {
     struct server *s = &v->server;
     struct http_app app = {.begin = route_begin,
@@ -389,6 +397,7 @@ static int serve_http(struct serve *v, struct err *err) {
                            .ended = route_ended,
                            .hold = serve_hold,
                            .answered = idempotency_answered,
+                           .discard = serve_discard,
                            .arg = s};
     v->http.listen_fd = fd_steal(&v->listener);
     v->http.tls = s->tls;
@@ -484,6 +493,7 @@ static void serve_clean_up(struct serve *v) {
     tls_free(s->tls);
     s->mem.room = NULL;
     work_free(s->work);
+    s->runs.work = NULL; /* what is left is worked off here */
     audit_stop(&s->audit);
     idempotency_free(s->idempotency);
     retain_free(s->retain);
@@ -491,6 +501,7 @@ static void serve_clean_up(struct serve *v) {
         quota_watch(s->quota, NULL, NULL);
     runs_done(&s->runs);
     sandboxes_done(&s->sandboxes);
+    traces_late_stop(s);
     snapshots_done(&s->snapshots);
     execs_hub_free(s->exec_hub);
     blobs_close(s->blobs);

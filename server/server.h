@@ -23,6 +23,7 @@
 #include "state.h"
 #include "store.h"
 #include "trace.h"
+#include "traces_late.h"
 #include "work.h"
 
 #define SERVER_VERSION "0.1.0"
@@ -66,6 +67,7 @@ struct server {
     struct exec_hub *exec_hub; /* NULL until the first sandbox */
     struct blobs *blobs;
     struct trace_pool trace_pool;
+    struct traces_late traces_late;
     struct seen seen;
     struct tls *tls; /* NULL = plain HTTP */
     struct http *http;

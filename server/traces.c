@@ -7,6 +7,7 @@
 #include "execs.h"
 #include "server.h"
 #include "store_trace.h"
+#include "traces_late.h"
 
 static const char traces_state_name[] = "TRACESTATE=";
 
@@ -56,6 +57,8 @@ bool traces_of_id(struct server *s, const char *user, const char *id, struct tra
         found = traces_of_exec(s, user, id);
     if (found != NULL)
         *out = *found;
+    else if (run == NULL && traces_late_find(s, user, id, out))
+        return true;
     return found != NULL || (run == NULL && s->runs.store != NULL &&
                              (strncmp(id, "run_", 4) == 0 || strncmp(id, "ex_", 3) == 0) &&
                              store_trace_of(s->runs.store, user, id, out, sizeof(*out), NULL) == 1);

@@ -17,7 +17,10 @@ struct server;
 int traces_begin(struct server *s, struct http_req *req, const struct trace *inside,
                  struct trace *out, char **state, struct err *err);
 /* An execution is about to be forgotten, a sandbox is gone: they stay in their traces, as rows, as
- * long as runs stay. What is written with the row of a sandbox is durable with it. */
+ * long as runs stay. When many go at once (a sandbox with hundreds of executions) the first are
+ * written with the row of the sandbox and durable with it, the others by and by in the rounds after
+ * that: milliseconds, in which they are seen all the same. A server that stops writes them; one
+ * that is killed within them loses those, of an end that somebody asked for or that was due. */
 struct exec;
 struct sandbox;
 void traces_keep_exec(struct server *s, const struct exec *x);
@@ -58,7 +61,16 @@ struct traces_list {
     bool cut; /* there are more than TRACES_MAX */
 };
 
-/* What `user` has of this trace. */
-int traces_gather(struct server *s, const char *user, const uint8_t id[TRACEPARENT_ID],
-                  struct traces_list *out, struct err *err);
-void traces_gather_done(struct traces_list *list);
+/* Gathers what `user` has of a trace: `done` is called once, with the list (borrowed until it
+ * returns), or with NULL and *err. What is little is there before traces_gather() returns, which is
+ * NULL then; else the store is read piece by piece, and the gathering can be stopped until `done`.
+ */
+struct traces_gather;
+struct traces_asker {
+    void (*done)(void *arg, const struct traces_list *list, const struct err *err);
+    void *arg;
+};
+struct traces_gather *traces_gather(struct server *s, const char *user,
+                                    const uint8_t id[TRACEPARENT_ID],
+                                    const struct traces_asker *asker);
+void traces_gather_stop(struct traces_gather *g);

@@ -11,6 +11,10 @@
 #include "store_trace.h"
 #include "str.h"
 #include "traces.h"
+#include "traces_late.h"
+
+/* Rows that are read of the store in a round of the loop: less than a millisecond's work. */
+#define TRACES_GATHER_PART 64u
 
 static bool traces_gather_is(const struct trace *t, const uint8_t *id) {
     return memcmp(t->id, id, sizeof(t->id)) == 0;
@@ -111,13 +115,21 @@ static bool traces_gather_in(const struct sandbox *sb, const uint8_t *id, struct
     return true;
 }
 
-/* Runs that are not in memory any more. */
-
-struct traces_gather_stored {
+struct traces_gather {
     struct server *server;
-    struct traces_list *out;
-    bool failed; /* memory is short */
+    struct traces_asker asker;
+    char user[ACCOUNTS_NAME_SIZE];
+    uint8_t id[TRACEPARENT_ID];
+    struct traces_list list;
+    bool failed;  /* memory is short */
+    bool later;   /* it is another round than that in which what is in memory was looked at */
+    bool no_runs; /* all of the store's are there */
+    char after_id[TRACES_NODE_ID_SIZE];
+    uint64_t after_seq;
+    struct loop_defer turn;
 };
+
+/* Runs that are not in memory any more. */
 
 static void traces_gather_summary(struct traces_node *n, const char *summary) {
     json_t *line = json_memory_load(summary, strlen(summary), 0, NULL);
@@ -133,12 +145,14 @@ static void traces_gather_summary(struct traces_node *n, const char *summary) {
 }
 
 static bool traces_gather_row(void *arg, const struct store_trace_run *row) {
-    struct traces_gather_stored *g = arg;
-    if (row->trace_len != sizeof(struct trace) || runs_find(&g->server->runs, row->id) != NULL)
+    struct traces_gather *g = arg;
+    (void)str_copy(g->after_id, sizeof(g->after_id), row->id);
+    if (row->trace_len != sizeof(struct trace) ||
+        (!g->later && runs_find(&g->server->runs, row->id) != NULL))
         return true; /* what is in memory is there already */
-    struct traces_node *n = traces_gather_node(g->out);
+    struct traces_node *n = traces_gather_node(&g->list);
     if (n == NULL) {
-        g->failed = !g->out->cut;
+        g->failed = !g->list.cut;
         return false;
     }
     n->kind = TRACES_RUN;
@@ -165,12 +179,14 @@ static bool traces_gather_is_here(const struct server *s, const struct store_spa
 }
 
 static bool traces_gather_span(void *arg, const struct store_span *span) {
-    struct traces_gather_stored *g = arg;
-    if (span->trace_len != sizeof(struct trace) || traces_gather_is_here(g->server, span))
+    struct traces_gather *g = arg;
+    g->after_seq = span->seq;
+    if (span->trace_len != sizeof(struct trace) ||
+        (!g->later && traces_gather_is_here(g->server, span)))
         return true;
-    struct traces_node *n = traces_gather_node(g->out);
+    struct traces_node *n = traces_gather_node(&g->list);
     if (n == NULL) {
-        g->failed = !g->out->cut;
+        g->failed = !g->list.cut;
         return false;
     }
     n->kind = span->sandbox[0] != '\0' ? TRACES_EXEC : TRACES_SANDBOX;
@@ -186,19 +202,6 @@ static bool traces_gather_span(void *arg, const struct store_span *span) {
     n->exit_code = span->exit_code <= INT32_MAX ? (int64_t)span->exit_code : -1;
     n->ok = span->ok;
     return true;
-}
-
-static int traces_gather_store(struct server *s, const char *user, const uint8_t *id,
-                               struct traces_list *out, struct err *err) {
-    struct traces_gather_stored g = {.server = s, .out = out};
-    if (s->runs.store == NULL)
-        return 0;
-    if (store_trace_runs(s->runs.store, user, id, traces_gather_row, &g, err) < 0)
-        return -1;
-    if (!g.failed && !out->cut &&
-        store_trace_spans(s->runs.store, user, id, traces_gather_span, &g, err) < 0)
-        return -1;
-    return g.failed ? err_set(err, ERR_SYSTEM, ENOMEM, "gathering a trace: out of memory") : 0;
 }
 
 static bool traces_gather_all(struct server *s, const char *user, const uint8_t *id,
@@ -220,24 +223,103 @@ static int traces_gather_order(const void *a, const void *b) {
     return strcmp(x->id, y->id);
 }
 
-int traces_gather(struct server *s, const char *user, const uint8_t id[TRACEPARENT_ID],
-                  struct traces_list *out, struct err *err) {
-    struct traces_list list = {0};
-    if (!traces_gather_all(s, user, id, &list) && !list.cut) {
-        traces_gather_done(&list);
-        return err_set(err, ERR_SYSTEM, ENOMEM, "gathering a trace: out of memory");
-    }
-    if (!list.cut && traces_gather_store(s, user, id, &list, err) < 0) {
-        traces_gather_done(&list);
-        return -1;
-    }
-    if (list.count > 0)
-        qsort(list.nodes, list.count, sizeof(list.nodes[0]), traces_gather_order);
-    *out = list;
-    return 0;
+static int traces_gather_by_id(const void *a, const void *b) {
+    const struct traces_node *x = a, *y = b;
+    int order = strcmp(x->id, y->id);
+    if (order != 0)
+        return order;
+    /* What is over goes first. */
+    return (x->duration_ms == UINT64_MAX) - (y->duration_ms == UINT64_MAX);
 }
 
-void traces_gather_done(struct traces_list *list) {
-    free(list->nodes);
-    *list = (struct traces_list){0};
+/* What was in memory in the beginning may have come from the store as well. */
+static void traces_gather_once(struct traces_list *list) {
+    size_t kept = 1;
+    qsort(list->nodes, list->count, sizeof(list->nodes[0]), traces_gather_by_id);
+    for (size_t i = 1; i < list->count; i++)
+        if (strcmp(list->nodes[i].id, list->nodes[kept - 1].id) != 0)
+            list->nodes[kept++] = list->nodes[i];
+    list->count = kept;
+}
+
+/* 1: there is more, for the next round. */
+static int traces_gather_part(struct traces_gather *g, struct err *err) {
+    struct store *store = g->server->runs.store;
+    struct store_trace_part part = {.user = g->user,
+                                    .trace_id = g->id,
+                                    .after_id = g->after_id,
+                                    .after_seq = g->after_seq,
+                                    .max = TRACES_GATHER_PART};
+    int rc = 0;
+    if (store == NULL || g->list.cut || g->failed)
+        return 0;
+    if (!g->no_runs) {
+        rc = store_trace_runs(store, &part, traces_gather_row, g, err);
+        g->no_runs = rc == 0;
+        if (rc != 0 || g->list.cut || g->failed)
+            return rc;
+    }
+    rc = store_trace_spans(store, &part, traces_gather_span, g, err);
+    if (rc == 0 && !g->list.cut && !g->failed)
+        traces_late_each(g->server, g->user, g->id, traces_gather_span, g);
+    return rc;
+}
+
+static void traces_gather_free(struct traces_gather *g) {
+    free(g->list.nodes);
+    free(g);
+}
+
+static void traces_gather_over(struct traces_gather *g, int rc, struct err *err) {
+    struct traces_list *list = &g->list;
+    if (rc == 0 && g->failed)
+        rc = err_set(err, ERR_SYSTEM, ENOMEM, "gathering a trace: out of memory");
+    if (rc == 0 && list->count > 0 && g->later)
+        traces_gather_once(list);
+    if (rc == 0 && list->count > 0)
+        qsort(list->nodes, list->count, sizeof(list->nodes[0]), traces_gather_order);
+    g->asker.done(g->asker.arg, rc == 0 ? list : NULL, rc == 0 ? NULL : err);
+    traces_gather_free(g);
+}
+
+static void traces_gather_turn(void *arg) {
+    struct traces_gather *g = arg;
+    struct err err;
+    err_clear(&err);
+    g->later = true;
+    int rc = traces_gather_part(g, &err);
+    if (rc > 0)
+        loop_defer(g->server->loop, &g->turn, traces_gather_turn, g);
+    else
+        traces_gather_over(g, rc, &err);
+}
+
+struct traces_gather *traces_gather(struct server *s, const char *user,
+                                    const uint8_t id[TRACEPARENT_ID],
+                                    const struct traces_asker *asker) {
+    struct traces_gather *g = calloc(1, sizeof(*g));
+    struct err err;
+    err_clear(&err);
+    if (g == NULL) {
+        err_set(&err, ERR_SYSTEM, ENOMEM, "gathering a trace: out of memory");
+        asker->done(asker->arg, NULL, &err);
+        return NULL;
+    }
+    g->server = s;
+    g->asker = *asker;
+    (void)str_copy(g->user, sizeof(g->user), user);
+    memcpy(g->id, id, sizeof(g->id));
+    g->failed = !traces_gather_all(s, user, id, &g->list) && !g->list.cut;
+    int rc = traces_gather_part(g, &err);
+    if (rc <= 0) {
+        traces_gather_over(g, rc, &err);
+        return NULL;
+    }
+    loop_defer(s->loop, &g->turn, traces_gather_turn, g);
+    return g;
+}
+
+void traces_gather_stop(struct traces_gather *g) {
+    loop_defer_stop(g->server->loop, &g->turn);
+    traces_gather_free(g);
 }

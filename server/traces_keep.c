@@ -1,20 +1,17 @@
-#include "clock.h"
 #include "execs.h"
 #include "server.h"
 #include "store_trace.h"
 #include "traces.h"
+#include "traces_late.h"
 
 /* Where results are kept in memory only, so is this. */
 static void traces_keep(struct server *s, struct store_span *span, const struct trace *t) {
-    struct err err;
-    err_clear(&err);
     if (s->runs.store == NULL || !trace_is_set(t))
         return;
     span->trace_id = t->id;
     span->trace = t;
     span->trace_len = sizeof(*t);
-    if (store_trace_put(s->runs.store, span, clock_real_ms(), &err) < 0)
-        log_err(&s->log, LOG_WARN, "trace_not_written", &err);
+    traces_late_add(s, span);
 }
 
 void traces_keep_exec(struct server *s, const struct exec *x) {

@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "fd.h"
 
 #define WORK_THREADS_MAX 16
 #define WORK_STACK ((size_t)512 * 1024)
+#define WORK_PIECE ((uintptr_t)1024 * 1024)
 
 struct work_list {
     struct work_job *first, *last;
@@ -64,8 +66,11 @@ static void *work_thread(void *arg) {
             continue;
         }
         pthread_mutex_unlock(&w->lock);
+        bool told = job->done != NULL;
         job->run(job);
         pthread_mutex_lock(&w->lock);
+        if (!told)
+            continue;
         work_put(&w->done, job);
         uint64_t one = 1;
         while (write(w->event, &one, sizeof(one)) < 0 && errno == EINTR)
@@ -128,6 +133,7 @@ void work_free(struct work *w) {
     pthread_mutex_unlock(&w->lock);
     for (unsigned i = 0; i < w->threads; i++)
         pthread_join(w->ids[i], NULL);
+    w->threads = 0; /* what is added from here on is done at once */
     work_reap(w);
     loop_del(w->loop, &w->source);
     fd_close(&w->event);
@@ -152,7 +158,7 @@ static void work_spawn(struct work *w) {
 
 void work_add(struct work *w, struct work_job *job) {
     pthread_mutex_lock(&w->lock);
-    if (w->sleeping == 0 && w->threads < w->threads_max)
+    if (w->sleeping == 0 && w->threads < w->threads_max && !w->stop)
         work_spawn(w);
     bool any = w->threads > 0;
     if (any) {
@@ -161,7 +167,39 @@ void work_add(struct work *w, struct work_job *job) {
     }
     pthread_mutex_unlock(&w->lock);
     if (!any) {
+        void (*done)(struct work_job *) = job->done;
         job->run(job);
-        job->done(job);
+        if (done != NULL)
+            done(job);
     }
+}
+
+bool work_has_threads(const struct work *w) {
+    return w != NULL && w->threads > 0;
+}
+
+/* A block that is not needed any more has room for the job in it. */
+struct work_block {
+    struct work_job job;
+    size_t len;
+};
+
+/* In pieces: while an unmapping goes on, the loop's thread cannot map anything. */
+static void work_discard_run(struct work_job *job) {
+    struct work_block *b = (struct work_block *)(void *)job;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)(b + 1);
+    uintptr_t end = ((uintptr_t)b + b->len) / page * page;
+    for (uintptr_t at = (begin + page - 1) / page * page; at < end; at += WORK_PIECE)
+        (void)madvise((void *)at, end - at < WORK_PIECE ? end - at : WORK_PIECE, MADV_DONTNEED);
+    free(b);
+}
+
+void work_discard(struct work *w, void *data, size_t len) {
+    struct work_block *b = data;
+    if (w == NULL || b == NULL || len <= WORK_DISCARD_MIN) {
+        free(data);
+        return;
+    }
+    *b = (struct work_block){.job = {.run = work_discard_run}, .len = len};
+    work_add(w, &b->job);
 }

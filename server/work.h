@@ -3,6 +3,7 @@
  * job comes. */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "err.h"
@@ -12,8 +13,9 @@ struct work;
 
 /* Embedded in what the job works on. */
 struct work_job {
-    void (*run)(struct work_job *job);  /* on a thread */
-    void (*done)(struct work_job *job); /* on the loop's thread, afterwards */
+    void (*run)(struct work_job *job); /* on a thread */
+    /* On the loop's thread, afterwards. NULL: `run` has freed the job, and nobody is told. */
+    void (*done)(struct work_job *job);
     struct work_job *next;
 };
 
@@ -22,3 +24,10 @@ struct work *work_new(struct loop *loop, unsigned threads, struct err *err);
 void work_free(struct work *w);
 /* Runs the job on a thread; here and now when there is none to be had. */
 void work_add(struct work *w, struct work_job *job);
+/* Has it threads, because there was a job before? NULL has none. */
+bool work_has_threads(const struct work *w);
+
+/* free()s a block of `len` bytes; by a thread when that is more than WORK_DISCARD_MIN, since giving
+ * its pages back takes a millisecond for every 20 MB. Both may be NULL. */
+#define WORK_DISCARD_MIN ((size_t)1024 * 1024)
+void work_discard(struct work *w, void *data, size_t len);

@@ -18,7 +18,7 @@
 #define BLOBS_BUCKETS_FIRST 1024u
 /* How many blobs are removed from the disk per turn of the loop: a user may have hundreds of
  * thousands. */
-#define BLOBS_SWEEP 64u
+#define BLOBS_SWEEP 16u
 /* The time of a file is moved at most this often: it only has to survive a restart roughly. */
 #define BLOBS_TOUCH_MS ((uint64_t)60 * 60 * 1000)
 

@@ -4,19 +4,24 @@
 
 #include "store_internal.h"
 
-int store_trace_runs(struct store *s, const char *user, const uint8_t trace_id[16],
+int store_trace_runs(struct store *s, const struct store_trace_part *part,
                      bool (*fn)(void *arg, const struct store_trace_run *run), void *arg,
                      struct err *err) {
     static const char sql[] = "SELECT r.id, x.summary, x.duration_ms, x.trace, x.label "
                               "FROM runs r CROSS JOIN records x ON x.seq = r.seq "
-                              "WHERE r.trace_id = ? AND r.user = ? AND r.state = 2 ORDER BY r.id";
+                              "WHERE r.trace_id = ? AND r.user = ? AND r.id > ? AND r.state = 2 "
+                              "ORDER BY r.id LIMIT ?";
+    size_t left = part->max;
     int rc;
     sqlite3_stmt *q = store_sql(s, sql, err);
     if (q == NULL)
         return -1;
-    store_sql_blob(q, 1, trace_id, 16);
-    store_sql_text(q, 2, user);
+    store_sql_blob(q, 1, part->trace_id, 16);
+    store_sql_text(q, 2, part->user);
+    store_sql_text(q, 3, part->after_id);
+    store_sql_u64(q, 4, part->max);
     while ((rc = store_sql_row(s, q, err)) > 0) {
+        left--;
         struct store_trace_run run = {.id = store_sql_see_text(q, 0),
                                       .summary = store_sql_see_text(q, 1),
                                       .duration_ms = store_sql_get_u64(q, 2)};
@@ -27,7 +32,7 @@ int store_trace_runs(struct store *s, const char *user, const uint8_t trace_id[1
         store_sql_reset(q);
         return 0;
     }
-    return rc;
+    return rc == 0 && left == 0 ? 1 : rc;
 }
 
 int store_trace_put(struct store *s, const struct store_span *span, uint64_t now_ms,
@@ -55,19 +60,23 @@ int store_trace_put(struct store *s, const struct store_span *span, uint64_t now
     return store_end(s, store_sql_run(s, q, err), err);
 }
 
-int store_trace_spans(struct store *s, const char *user, const uint8_t trace_id[16],
+int store_trace_spans(struct store *s, const struct store_trace_part *part,
                       bool (*fn)(void *arg, const struct store_span *span), void *arg,
                       struct err *err) {
     static const char sql[] = "SELECT id, sandbox, created_ms, duration_ms, label, cause, "
-                              "exit_code, ok, trace FROM spans WHERE trace_id = ? AND user = ? "
-                              "ORDER BY seq";
+                              "exit_code, ok, trace, seq FROM spans WHERE trace_id = ? AND "
+                              "user = ? AND seq > ? ORDER BY seq LIMIT ?";
+    size_t left = part->max;
     int rc;
     sqlite3_stmt *q = store_sql(s, sql, err);
     if (q == NULL)
         return -1;
-    store_sql_blob(q, 1, trace_id, 16);
-    store_sql_text(q, 2, user);
+    store_sql_blob(q, 1, part->trace_id, 16);
+    store_sql_text(q, 2, part->user);
+    store_sql_u64(q, 3, part->after_seq);
+    store_sql_u64(q, 4, part->max);
     while ((rc = store_sql_row(s, q, err)) > 0) {
+        left--;
         struct store_span span = {.id = store_sql_see_text(q, 0),
                                   .sandbox = store_sql_see_text(q, 1),
                                   .created_ms = store_sql_get_u64(q, 2),
@@ -75,14 +84,15 @@ int store_trace_spans(struct store *s, const char *user, const uint8_t trace_id[
                                   .label = store_sql_see_text(q, 4),
                                   .cause = store_sql_see_text(q, 5),
                                   .exit_code = store_sql_get_u64(q, 6),
-                                  .ok = store_sql_get_u64(q, 7) != 0};
+                                  .ok = store_sql_get_u64(q, 7) != 0,
+                                  .seq = store_sql_get_u64(q, 9)};
         span.trace = store_sql_see_blob(q, 8, &span.trace_len);
         if (fn(arg, &span))
             continue;
         store_sql_reset(q);
         return 0;
     }
-    return rc;
+    return rc == 0 && left == 0 ? 1 : rc;
 }
 
 int store_trace_drop(struct store *s, uint64_t before_ms, uint64_t keep, size_t max,

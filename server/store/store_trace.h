@@ -18,12 +18,22 @@ struct store_trace_run { /* borrowed until `fn` returns */
     size_t trace_len;
 };
 
-/* A user's runs of a trace that are over, the oldest first; fn returns false to stop. */
-int store_trace_runs(struct store *s, const char *user, const uint8_t trace_id[16],
+/* A part of what a user has of one trace. */
+struct store_trace_part {
+    const char *user;
+    const uint8_t *trace_id; /* 16 bytes */
+    const char *after_id;    /* runs: the last one of the part before; "" = there was none */
+    uint64_t after_seq;      /* spans: likewise; 0 = there was none */
+    size_t max;
+};
+/* Runs that are over, the oldest first; fn returns false to stop. 1: there may be more, behind the
+ * last one; 0: that was all, or fn has stopped; -1: it failed. */
+int store_trace_runs(struct store *s, const struct store_trace_part *part,
                      bool (*fn)(void *arg, const struct store_trace_run *run), void *arg,
                      struct err *err);
 /* An execution or a sandbox that is gone. What is read is borrowed until `fn` returns. */
 struct store_span {
+    uint64_t seq;     /* read; not to be written */
     const char *user; /* to be written; not read */
     const char *id;
     const char *sandbox; /* of an execution; "" = it is a sandbox */
@@ -38,8 +48,8 @@ struct store_span {
 };
 int store_trace_put(struct store *s, const struct store_span *span, uint64_t now_ms,
                     struct err *err);
-/* A user's of one trace, in the order in which they went; fn returns false to stop. */
-int store_trace_spans(struct store *s, const char *user, const uint8_t trace_id[16],
+/* As store_trace_runs(), in the order in which they went. */
+int store_trace_spans(struct store *s, const struct store_trace_part *part,
                       bool (*fn)(void *arg, const struct store_span *span), void *arg,
                       struct err *err);
 /* Drops the oldest, at most `max`: what came before `before_ms`, and what is more than `keep`. ->

@@ -2,16 +2,21 @@
 
 import base64
 import os
+import secrets
+import signal
 
 import check
 import harness
-from box import MIB, Box, status
-from client import nonce
+from box import MIB, Box, query, status
+from client import parallel
 from rounds import Rounds
 from suite import test
 
-# Milliseconds of processor time. What is asked for here took ten to fifty of them at once.
-MOST = 6.0
+# Milliseconds of processor time. What is asked for here took fifteen to fifty of them at once, and
+# the many changes eight hundred.
+MOST, MOST_CHANGES = 8.0, 60.0
+# The system may have something to do for others while the loop has the processor.
+TRIES = 3
 LONG = {"wall_ms": 60000, "output_bytes": 8 * MIB}
 
 
@@ -29,22 +34,24 @@ class Held:
     def __exit__(self, *_):
         self.pair.discard()
 
-    def ask(self, what, ask):
-        self.rounds.start()
-        answer = ask()
-        longest = self.rounds.longest()
-        print("# %s: %.1f ms" % (what, longest))
-        check.true(longest < MOST, "%s: a round of the loop took %.1f ms", what, longest)
+    def ask(self, what, ask, most=MOST, tries=TRIES):
+        longest, answer = [], None
+        while not longest or (min(longest) >= most and len(longest) < tries):
+            self.rounds.start()
+            answer = ask()
+            longest.append(self.rounds.longest())
+        print("# %s: %.1f ms" % (what, min(longest)))
+        check.true(min(longest) < most, "%s: a round of the loop took %s ms", what, longest)
         return answer
 
 
 @test("files and stdin of megabytes do not hold the loop on their way into a jail", own=True, deadline=60)
 def _(_):
     with Held() as held:
-        data = base64.b64encode(os.urandom(12 * MIB)).decode()
+        data = base64.b64encode(os.urandom(16 * MIB)).decode()
         one = {"path": "f", "content": data, "encoding": "base64"}
         got = held.ask("files", lambda: held.client.run(sh="wc -c <f", files=[one], limits=LONG))
-        check.equal(check.ok(got)["steps"][0]["stdout"], "%d\n" % (12 * MIB), "the file")
+        check.equal(check.ok(got)["steps"][0]["stdout"], "%d\n" % (16 * MIB), "the file")
         got = held.ask("stdin", lambda: held.client.run(argv=["wc", "-c"], stdin=data, limits=LONG))
         check.equal(check.ok(got)["steps"][0]["stdout"], "%d\n" % len(data), "the stdin")
         with Box.make(held.client) as box:
@@ -52,3 +59,63 @@ def _(_):
             got = held.ask("stdin of an execution",
                            lambda: status(held.client.post(box.path + "/exec", body), 200).json())
             check.equal(got["stdout"], "%d\n" % len(data), "the stdin")
+
+
+@test("thirty thousand files, long answers and many changes do not hold the loop either", own=True, deadline=90)
+def _(_):
+    with Held() as held:
+        files = [{"path": "%d/%d" % (i % 100, i), "content": "%d" % i} for i in range(30000)]
+        held.ask("many files", lambda: check.ok(held.client.run(argv=["true"], files=files, limits=LONG)))
+        random = "head -c %d /dev/urandom" % (8 * MIB)
+        got = held.ask("a long answer", lambda: held.client.run(sh=random, limits=LONG))
+        check.equal(check.ok(got)["steps"][0]["stdout_bytes"], 8 * MIB, "stdout_bytes")
+        held.ask("the same later", lambda: held.client.fetch(got["id"]))
+        with Box.make(held.client) as box:
+            body = {"sh": random, "limits": LONG}
+            got = held.ask("a long answer of an execution",
+                           lambda: status(held.client.post(box.path + "/exec", body), 200).json())
+            check.equal(got["stdout_bytes"], 8 * MIB, "stdout_bytes")
+            changes(held, box)
+
+
+def changes(held, box):
+    entries = [{"path": "d", "type": "directory", "mode": "0755"}]
+    check.equal(status(box.sync(entries), 200).json()["missing"], [], "missing")
+    status(held.client.post(box.path + "/exec", {
+        "sh": "cd d; for i in $(seq 4000); do echo $i > a_file_with_a_long_name_$i; done", "limits": LONG}), 200)
+    path = box.path + "/changes?root=/workspace"
+    got = held.ask("many changes", lambda: status(held.client.get(path), 200).json(), MOST_CHANGES, 1)
+    check.equal(len(got["entries"]), 4000, "changes")
+    path = box.path + "/list/workspace/d?limit=10000"
+    got = held.ask("a long list", lambda: status(held.client.get(path), 200).json())
+    check.equal(len(got["entries"]), 4000, "the list")
+
+
+@test("a trace of a thousand runs is read piece by piece, and each of them is there once", own=True, deadline=90)
+def _(_):
+    with Held() as held:
+        trace, made = "%032x" % secrets.randbits(127), []
+        header = {"traceparent": "00-%s-00f067aa0ba902b7-01" % trace}
+
+        def some(_):
+            for _ in range(300):
+                answer = held.client.request("POST", "/v1/runs", {"argv": ["true"]}, headers=header)
+                made.append(status(answer, 200).json()["id"])
+
+        parallel(4, some)
+
+        def pages():
+            seen, after = [], None
+            while after is not None or not seen:
+                path = "/v1/traces/%s%s" % (trace, query(limit=500, after=after))
+                page = status(held.client.get(path), 200).json()
+                seen += [one["id"] for one in page["spans"]]
+                after = page["next"]
+            return seen
+
+        check.equal(sorted(held.ask("a long trace", pages)), sorted(made), "what is there")
+        held.client.close()
+        held.pair.end(held.pair.server, signal.SIGTERM, pid=held.pair.server_pid)
+        held.pair.start_server()
+        held.pair.wait_ready()
+        check.equal(sorted(held.ask("the same after a restart", pages)), sorted(made), "what is there")

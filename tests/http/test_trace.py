@@ -2,6 +2,7 @@
 
 import json
 import secrets
+import signal
 
 import check
 from box import query, status
@@ -349,7 +350,7 @@ def forgotten(_):
                 for _ in range(50)]
         status(pair.client.delete("/v1/sandboxes/" + box["id"]), 204)
         pair.client.close()
-        pair.kill9_server()
+        pair.end(pair.server, signal.SIGTERM, pid=pair.server_pid)
         pair.start_server()
         pair.wait_ready()
         check.eventually(lambda: len(spans(pair.client, own)) == 230 - 51, 20, "the oldest are gone")

@@ -54,6 +54,7 @@ static int setup(void **state) {
 static int teardown(void **state) {
     struct side *t = *state;
     work_free(t->work);
+    t->runs.work = NULL;
     runs_done(&t->runs);
     links_stop(&t->links);
     fake_stop(&t->fake);

@@ -46,7 +46,8 @@ static bool gather(void *arg, const struct store_span *span) {
 static void holds(struct store *s, const char *user, const uint8_t *trace, const char *wanted) {
     struct err err = {0};
     char text[GATHERED] = "";
-    unit_works(store_trace_spans(s, user, trace, gather, text, &err), err);
+    struct store_trace_part part = {.user = user, .trace_id = trace, .max = 100};
+    assert_int_equal(store_trace_spans(s, &part, gather, text, &err), 0);
     assert_string_equal(text, wanted);
 }
 
@@ -65,6 +66,35 @@ static void test_a_trace_has_its_own_of_its_user(void **state) {
     assert_memory_equal(trace, "ex_2", 4);
     assert_int_equal(store_trace_of(s, "ann", "ex_2", trace, 3, &err), 0);
     assert_int_equal(store_trace_of(s, "bob", "ex_2", trace, sizeof(trace), &err), 0);
+}
+
+static bool gather_seq(void *arg, const struct store_span *span) {
+    *(uint64_t *)arg = span->seq;
+    return true;
+}
+
+/* Each part goes on where the one before has ended, and the last one says so. */
+static void test_a_long_trace_comes_in_parts(void **state) {
+    struct store *s = *state;
+    struct err err = {0};
+    char id[16];
+    unsigned parts = 1;
+    int rc;
+    for (int i = 0; i < 6; i++) {
+        snprintf(id, sizeof(id), "ex_%d", i);
+        put(s, "ann", id, one, 100);
+        put(s, "bob", id, one, 100);
+    }
+    struct store_trace_part part = {.user = "ann", .trace_id = one, .max = 2};
+    while ((rc = store_trace_spans(s, &part, gather_seq, &part.after_seq, &err)) > 0)
+        parts++;
+    assert_int_equal(rc, 0);
+    assert_int_equal(parts, 4);
+    char text[GATHERED] = "";
+    part.after_seq = 0;
+    part.max = 4;
+    assert_int_equal(store_trace_spans(s, &part, gather, text, &err), 1);
+    assert_string_equal(text, "ex_0 ex_1 ex_2 ex_3 ");
 }
 
 static void test_the_oldest_go_by_age_and_by_count(void **state) {
@@ -87,6 +117,8 @@ static void test_the_oldest_go_by_age_and_by_count(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_a_trace_has_its_own_of_its_user, store_place_up,
+                                        store_place_down),
+        cmocka_unit_test_setup_teardown(test_a_long_trace_comes_in_parts, store_place_up,
                                         store_place_down),
         cmocka_unit_test_setup_teardown(test_the_oldest_go_by_age_and_by_count, store_place_up,
                                         store_place_down),

@@ -66,10 +66,72 @@ static void test_what_was_accepted_is_done_before_it_goes(void **state) {
     loop_free(loop);
 }
 
+struct chain {
+    struct work_job job; /* first */
+    struct work *work;
+    int *ran;
+};
+
+static void chain_run(struct work_job *job) {
+    (*((struct chain *)(void *)job)->ran)++;
+}
+
+static void chain_free(struct work_job *job) {
+    chain_run(job);
+    free(job);
+}
+
+/* Adds itself again, as one that nobody is told of. */
+static void chain_done(struct work_job *job) {
+    struct chain *c = (struct chain *)(void *)job;
+    c->job = (struct work_job){.run = chain_free};
+    work_add(c->work, &c->job);
+}
+
+static void test_what_is_added_while_it_stops_is_done(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct loop *loop = loop_new(&err);
+    struct work *w = work_new(loop, 1, &err);
+    struct chain *c = calloc(1, sizeof(*c));
+    int ran = 0;
+    assert_non_null(w);
+    assert_non_null(c);
+    *c = (struct chain){.job = {.run = chain_run, .done = chain_done}, .work = w, .ran = &ran};
+    assert_false(work_has_threads(w));
+    work_add(w, &c->job);
+    assert_true(work_has_threads(w));
+    work_free(w);
+    assert_int_equal(ran, 2);
+    loop_free(loop);
+}
+
+/* Nothing is left of them, say the leak checker and the allocator's own checks. */
+static void test_blocks_of_all_sizes_are_given_back(void **state) {
+    (void)state;
+    static const size_t sizes[] = {1, 4096, WORK_DISCARD_MIN, WORK_DISCARD_MIN + 1, 9999999};
+    struct err err = {0};
+    struct loop *loop = loop_new(&err);
+    struct work *w = work_new(loop, 2, &err);
+    assert_non_null(w);
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+        for (int k = 0; k < 4; k++) {
+            char *block = malloc(sizes[i]);
+            assert_non_null(block);
+            memset(block, 'x', sizes[i]);
+            work_discard(k == 3 ? NULL : w, block, sizes[i]);
+        }
+    work_discard(w, NULL, 9999999);
+    work_free(w);
+    loop_free(loop);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_job_is_run_and_told_of_on_the_loop),
         cmocka_unit_test(test_what_was_accepted_is_done_before_it_goes),
+        cmocka_unit_test(test_what_is_added_while_it_stops_is_done),
+        cmocka_unit_test(test_blocks_of_all_sizes_are_given_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
