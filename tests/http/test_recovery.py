@@ -247,6 +247,12 @@ def refused(arguments, words, seconds=5):
     return watch
 
 
+def another_server(pair, state, port):
+    """The command that would start one beside that of the pair."""
+    return [harness.program("pinfold-server"), "serve", "--state", state, "--user", pair.user,
+            "--listen", "127.0.0.1", "--port", str(port)]
+
+
 @test(
     "a second server or runner on the same state directory says so and ends",
     case=156,
@@ -256,19 +262,7 @@ def refused(arguments, words, seconds=5):
 def _(_):
     with harness.Pair(slots=2, warm=1) as pair:
         pair.rest()
-        port = str(free_port())
-        server = [
-            harness.program("pinfold-server"),
-            "serve",
-            "--state",
-            pair.state,
-            "--listen",
-            "127.0.0.1",
-            "--port",
-            port,
-            "--user",
-            pair.user,
-        ]
+        server = another_server(pair, pair.state, free_port())
         refused(server, [pair.state.lower()]).below(1.5, "the second server")
         runner = [
             harness.program("pinfold-runner"),
@@ -295,21 +289,7 @@ def _(_):
         other = harness.Pair()
         try:
             other.init()
-            refused(
-                [
-                    harness.program("pinfold-server"),
-                    "serve",
-                    "--state",
-                    other.state,
-                    "--listen",
-                    "127.0.0.1",
-                    "--port",
-                    str(pair.port),
-                    "--user",
-                    pair.user,
-                ],
-                [str(pair.port)],
-            )
+            refused(another_server(pair, other.state, pair.port), [str(pair.port), "--port"])
         finally:
             other.discard()
         check.ok(pair.client.run(argv=["true"]))
