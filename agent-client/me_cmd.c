@@ -128,15 +128,15 @@ static void me_show(const json_t *answer) {
     }
 }
 
-static int me_do(struct rest *rest, bool json) {
-    struct err err = {0};
-    json_t *answer = rest_get_json(rest, "/v1/me", ME_ANSWER_MAX, &err);
+static int me_do(struct rest *rest, int argc, char **argv, const void *options, struct err *err) {
+    const bool *json = options;
+    json_t *answer = rest_get_json(rest, "/v1/me", ME_ANSWER_MAX, err);
 
-    if (answer == NULL) {
-        say_line("%s", err.text);
-        return CLIENT_EXIT_TROUBLE;
-    }
-    if (json) {
+    (void)argc;
+    (void)argv;
+    if (answer == NULL)
+        return -1;
+    if (*json) {
         json_dumpf(answer, stdout, JSON_INDENT(2));
         putchar('\n');
     } else {
@@ -160,18 +160,8 @@ static int me_run(int argc, char **argv) {
             "used, what is left of its budget, and its share of the queue.",
         .table = table,
     };
-    struct target target = {0};
-    struct rest *rest;
-    int first, code = CLIENT_EXIT_TROUBLE, rc = simple_cmd_parse(&cmd, argc, argv, &first);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    rest = simple_cmd_connect(&target);
-    if (rest != NULL)
-        code = me_do(rest, json);
-    rest_free(rest);
-    target_done(&target);
-    return code;
+    return simple_cmd_main(&cmd, argc, argv, me_do, &json);
 }
 
 const struct client_cmd me_cmd = {

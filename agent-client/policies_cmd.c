@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -13,14 +14,14 @@
 
 #define POLICIES_ANSWER_MAX ((size_t)4 * 1024 * 1024)
 
-static int policies_list(const json_t *answer) {
+static int policies_list(const json_t *answer, struct err *err) {
     const json_t *list = json_object_get(answer, "policies");
     size_t count = json_array_size(list), i;
     struct table_row *rows = calloc(count + 1, sizeof(*rows));
     json_t *p;
 
     if (rows == NULL)
-        return -1;
+        return err_set(err, ERR_SYSTEM, ENOMEM, "no memory for the list");
     rows[0] = (struct table_row){{"NAME", "ABOUT"}};
     json_array_foreach((json_t *)(uintptr_t)list, i, p) rows[i + 1] =
         (struct table_row){{json_string_value(json_object_get(p, "name")),
@@ -97,29 +98,27 @@ static void policies_show(const json_t *answer) {
     policies_limits(json_object_get(answer, "limits"));
 }
 
-static int policies_do(struct rest *rest, const char *name) {
-    struct err err = {0};
+static int policies_do(struct rest *rest, int argc, char **argv, const void *options,
+                       struct err *err) {
+    const char *name = argc > 0 ? argv[0] : NULL;
     char path[128] = "/v1/policies";
     json_t *answer;
     int rc = 0;
 
-    if (name != NULL && !str_is_name(name)) {
-        say_line("%s is not the name of a policy", name);
-        return CLIENT_EXIT_TROUBLE;
-    }
+    (void)options;
+    if (name != NULL && !str_is_name(name))
+        return err_set(err, ERR_INVALID, 0, "%s is not the name of a policy", name);
     if (name != NULL)
         snprintf(path, sizeof(path), "/v1/policies/%s", name);
-    answer = rest_get_json(rest, path, POLICIES_ANSWER_MAX, &err);
-    if (answer == NULL) {
-        say_line("%s", err.text);
-        return CLIENT_EXIT_TROUBLE;
-    }
+    answer = rest_get_json(rest, path, POLICIES_ANSWER_MAX, err);
+    if (answer == NULL)
+        return -1;
     if (name != NULL)
         policies_show(answer);
     else
-        rc = policies_list(answer);
+        rc = policies_list(answer, err);
     json_decref(answer);
-    return rc < 0 ? CLIENT_EXIT_TROUBLE : 0;
+    return rc;
 }
 
 static int policies_run(int argc, char **argv) {
@@ -133,18 +132,8 @@ static int policies_run(int argc, char **argv) {
             "  pinfold policies default",
         .max_operands = 1,
     };
-    struct target target = {0};
-    struct rest *rest;
-    int first, code = CLIENT_EXIT_TROUBLE, rc = simple_cmd_parse(&cmd, argc, argv, &first);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    rest = simple_cmd_connect(&target);
-    if (rest != NULL)
-        code = policies_do(rest, first < argc ? argv[first] : NULL);
-    rest_free(rest);
-    target_done(&target);
-    return code;
+    return simple_cmd_main(&cmd, argc, argv, policies_do, NULL);
 }
 
 const struct client_cmd policies_cmd = {

@@ -332,11 +332,15 @@ static int receipt_cmd_path(const char *id, char path[RECEIPT_CMD_PATH_SIZE], st
     return 0;
 }
 
-static int receipt_cmd_fetch(struct rest *rest, const char *id, struct err *err) {
+static int receipt_cmd_get(struct rest *rest, int argc, char **argv, const void *options,
+                           struct err *err) {
+    const char *id = argv[0];
     char path[RECEIPT_CMD_PATH_SIZE];
     json_t *answer, *receipt;
     int rc = 0;
 
+    (void)argc;
+    (void)options;
     if (receipt_cmd_path(id, path, err) < 0)
         return -1;
     answer = rest_get_json(rest, path, RECEIPT_CMD_FILE_MAX, err);
@@ -349,19 +353,6 @@ static int receipt_cmd_fetch(struct rest *rest, const char *id, struct err *err)
         rc = err_set(err, ERR_SYSTEM, 0, "cannot write the receipt");
     json_decref(answer);
     return rc;
-}
-
-static int receipt_cmd_get(const char *id) {
-    struct target target = {0};
-    struct rest *rest = simple_cmd_connect(&target);
-    struct err err = {0};
-    int rc = rest != NULL ? receipt_cmd_fetch(rest, id, &err) : -1;
-
-    if (rest != NULL && rc < 0)
-        say_line("%s", err.text);
-    rest_free(rest);
-    target_done(&target);
-    return rc < 0 ? CLIENT_EXIT_TROUBLE : 0;
 }
 
 static int receipt_cmd_run(int argc, char **argv) {
@@ -401,7 +392,7 @@ static int receipt_cmd_run(int argc, char **argv) {
     if (strcmp(argv[first], "verify") == 0)
         return receipt_cmd_verify(argv[first + 1], &o);
     if (strcmp(argv[first], "get") == 0)
-        return receipt_cmd_get(argv[first + 1]);
+        return simple_cmd_run(receipt_cmd_get, 1, argv + first + 1, NULL);
     say_line("receipt: expected verify FILE or get RUN|SANDBOX/EXECUTION");
     return CLIENT_EXIT_USAGE;
 }

@@ -67,11 +67,17 @@ static int replay_compare_and_print(const json_t *before, const json_t *now, boo
     return rc;
 }
 
-static int replay_do(struct rest *rest, const char *id, bool json, struct err *err) {
+static int replay_do(struct rest *rest, int argc, char **argv, const void *options,
+                     struct err *err) {
+    const bool *json = options;
+    const char *id = argv[0];
     char path[128];
     json_t *before, *now;
     int rc = -1;
 
+    (void)argc;
+    if (sodium_init() < 0)
+        return err_set(err, ERR_SYSTEM, 0, "the cryptographic library does not work here");
     if (!str_is_name(id))
         return err_set(err, ERR_INVALID, 0, "that is not the id of a run");
     snprintf(path, sizeof(path), "/v1/runs/%s", id);
@@ -86,7 +92,7 @@ static int replay_do(struct rest *rest, const char *id, bool json, struct err *e
     snprintf(path, sizeof(path), "/v1/runs/%s/replay", id);
     now = rest_json(rest, "POST", path, NULL, REPLAY_ANSWER_MAX, err);
     if (now != NULL)
-        rc = replay_compare_and_print(before, now, json, err);
+        rc = replay_compare_and_print(before, now, *json, err);
     json_decref(before);
     json_decref(now);
     return rc;
@@ -111,20 +117,8 @@ static int replay_run(int argc, char **argv) {
         .max_operands = 1,
         .mixed = true,
     };
-    struct target target = {0};
-    struct err err = {0};
-    struct rest *rest;
-    int first, rc = simple_cmd_parse(&cmd, argc, argv, &first);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    rest = sodium_init() < 0 ? NULL : simple_cmd_connect(&target);
-    rc = rest != NULL ? replay_do(rest, argv[first], json, &err) : -1;
-    if (rest != NULL && rc < 0)
-        say_line("%s", err.text);
-    rest_free(rest);
-    target_done(&target);
-    return rc < 0 ? CLIENT_EXIT_TROUBLE : rc;
+    return simple_cmd_main(&cmd, argc, argv, replay_do, &json);
 }
 
 const struct client_cmd replay_cmd = {

@@ -104,26 +104,22 @@ static int runs_one(struct rest *rest, const char *method, const char *id, bool 
     return rc;
 }
 
-static int runs_do(struct rest *rest, const char *what, const char *id, uint64_t limit) {
-    struct err err = {0};
-    int rc;
-
-    if (id == NULL)
-        rc = runs_list(rest, limit, &err);
-    else if (strcmp(what, "show") == 0)
-        rc = runs_one(rest, "GET", id, true, &err);
-    else
-        rc = runs_one(rest, "DELETE", id, false, &err);
-    if (rc < 0)
-        say_line("%s", err.text);
-    return rc < 0 ? CLIENT_EXIT_TROUBLE : 0;
-}
-
 /* list takes no id; show and cancel need one. */
 static bool runs_is_right(const char *what, const char *id) {
     if (strcmp(what, "list") == 0)
         return id == NULL;
     return (strcmp(what, "show") == 0 || strcmp(what, "cancel") == 0) && id != NULL;
+}
+
+static int runs_do(struct rest *rest, int argc, char **argv, const void *options, struct err *err) {
+    const uint64_t *limit = options;
+    const char *what = argc > 0 ? argv[0] : "list", *id = argc > 1 ? argv[1] : NULL;
+
+    if (id == NULL)
+        return runs_list(rest, *limit, err);
+    if (strcmp(what, "show") == 0)
+        return runs_one(rest, "GET", id, true, err);
+    return runs_one(rest, "DELETE", id, false, err);
 }
 
 static int runs_run(int argc, char **argv) {
@@ -144,25 +140,15 @@ static int runs_run(int argc, char **argv) {
         .table = table,
         .max_operands = 2,
     };
-    struct target target = {0};
-    struct rest *rest;
-    const char *what, *id;
-    int first, code = CLIENT_EXIT_TROUBLE, rc = simple_cmd_parse(&cmd, argc, argv, &first);
+    int first, rc = simple_cmd_parse(&cmd, argc, argv, &first);
 
     if (rc <= 0)
         return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    what = first < argc ? argv[first] : "list";
-    id = first + 1 < argc ? argv[first + 1] : NULL;
-    if (!runs_is_right(what, id)) {
+    if (first < argc && !runs_is_right(argv[first], first + 1 < argc ? argv[first + 1] : NULL)) {
         say_line("runs: expected list, show ID or cancel ID");
         return CLIENT_EXIT_USAGE;
     }
-    rest = simple_cmd_connect(&target);
-    if (rest != NULL)
-        code = runs_do(rest, what, id, limit);
-    rest_free(rest);
-    target_done(&target);
-    return code;
+    return simple_cmd_run(runs_do, argc - first, argv + first, &limit);
 }
 
 const struct client_cmd runs_cmd = {

@@ -135,7 +135,7 @@ static int sandbox_create_run(int argc, char **argv) {
         say_line("sandbox create: %s", err.text);
         return CLIENT_EXIT_USAGE;
     }
-    return sandbox_api_run(sandbox_create_do, 0, NULL, &o);
+    return simple_cmd_run(sandbox_create_do, 0, NULL, &o);
 }
 
 const struct client_cmd sandbox_create = {

@@ -105,7 +105,7 @@ static int sandbox_execs_run_ps(int argc, char **argv) {
         .mixed = true,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_execs_do_ps, &o);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_execs_do_ps, &o);
 }
 
 const struct client_cmd sandbox_execs_ps = {
@@ -190,7 +190,7 @@ static int sandbox_execs_run_kill(int argc, char **argv) {
         .mixed = true,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_execs_do_kill, &o);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_execs_do_kill, &o);
 }
 
 const struct client_cmd sandbox_execs_kill = {

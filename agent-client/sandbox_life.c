@@ -89,7 +89,7 @@ static int sandbox_life_run_list(int argc, char **argv) {
         .table = table,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_life_do_list, &o);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_life_do_list, &o);
 }
 
 const struct client_cmd sandbox_life_list = {
@@ -160,7 +160,7 @@ static int sandbox_life_run_get(int argc, char **argv) {
         .mixed = true,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_life_do_get, &o);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_life_do_get, &o);
 }
 
 const struct client_cmd sandbox_life_get = {
@@ -204,7 +204,7 @@ static int sandbox_life_run_delete(int argc, char **argv) {
         .mixed = true,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_life_do_delete, NULL);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_life_do_delete, NULL);
 }
 
 const struct client_cmd sandbox_life_delete = {
@@ -248,7 +248,7 @@ static int sandbox_life_run_ttl(int argc, char **argv) {
         .mixed = true,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_life_do_ttl, NULL);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_life_do_ttl, NULL);
 }
 
 const struct client_cmd sandbox_life_ttl = {
@@ -270,7 +270,7 @@ static int sandbox_life_do_post(struct rest *rest, int argc, char **argv, const 
 
 static int sandbox_life_post(const struct simple_cmd *cmd, const char *what, int argc,
                              char **argv) {
-    return sandbox_api_main(cmd, argc, argv, sandbox_life_do_post, what);
+    return simple_cmd_main(cmd, argc, argv, sandbox_life_do_post, what);
 }
 
 static int sandbox_life_run_pause(int argc, char **argv) {

@@ -67,7 +67,7 @@ static int sandbox_snap_run_take(int argc, char **argv) {
         .mixed = true,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_snap_do_take, &o);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_snap_do_take, &o);
 }
 
 const struct client_cmd sandbox_snap_take = {
@@ -145,7 +145,7 @@ static int sandbox_snap_run_list(int argc, char **argv) {
         .table = table,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_snap_do_list, &o);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_snap_do_list, &o);
 }
 
 const struct client_cmd sandbox_snap_list = {
@@ -184,7 +184,7 @@ static int sandbox_snap_run_delete(int argc, char **argv) {
         .mixed = true,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_snap_do_delete, NULL);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_snap_do_delete, NULL);
 }
 
 const struct client_cmd sandbox_snap_delete = {
@@ -223,7 +223,7 @@ static int sandbox_snap_run_restore(int argc, char **argv) {
         .mixed = true,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_snap_do_restore, NULL);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_snap_do_restore, NULL);
 }
 
 const struct client_cmd sandbox_snap_restore = {
@@ -283,7 +283,7 @@ static int sandbox_snap_run_fork(int argc, char **argv) {
         .mixed = true,
     };
 
-    return sandbox_api_main(&cmd, argc, argv, sandbox_snap_do_fork, &o);
+    return simple_cmd_main(&cmd, argc, argv, sandbox_snap_do_fork, &o);
 }
 
 const struct client_cmd sandbox_snap_fork = {

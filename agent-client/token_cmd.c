@@ -198,20 +198,16 @@ static int token_revoke(struct rest *rest, const char *id, bool cancel_running, 
     return 0;
 }
 
-static int token_do(struct rest *rest, const char *what, const char *id,
-                    const struct token_options *o) {
-    struct err err = {0};
-    int rc;
+static int token_do(struct rest *rest, int argc, char **argv, const void *options,
+                    struct err *err) {
+    const struct token_options *o = options;
 
-    if (strcmp(what, "child") == 0)
-        rc = token_child(rest, o, &err);
-    else if (strcmp(what, "list") == 0)
-        rc = token_list(rest, &err);
-    else
-        rc = token_revoke(rest, id, o->cancel_running, &err);
-    if (rc < 0)
-        say_line("%s", err.text);
-    return rc < 0 ? CLIENT_EXIT_TROUBLE : 0;
+    (void)argc;
+    if (strcmp(argv[0], "child") == 0)
+        return token_child(rest, o, err);
+    if (strcmp(argv[0], "list") == 0)
+        return token_list(rest, err);
+    return token_revoke(rest, argv[1], o->cancel_running, err);
 }
 
 static bool token_is_right(const char *what, const char *id) {
@@ -256,25 +252,15 @@ static int token_run(int argc, char **argv) {
         .max_operands = 2,
         .mixed = true,
     };
-    struct target target = {0};
-    struct rest *rest;
-    const char *what, *id;
-    int first, code = CLIENT_EXIT_TROUBLE, rc = simple_cmd_parse(&cmd, argc, argv, &first);
+    int first, rc = simple_cmd_parse(&cmd, argc, argv, &first);
 
     if (rc <= 0)
         return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    what = argv[first];
-    id = first + 1 < argc ? argv[first + 1] : NULL;
-    if (!token_is_right(what, id)) {
+    if (!token_is_right(argv[first], first + 1 < argc ? argv[first + 1] : NULL)) {
         say_line("token: expected child, list or revoke ID");
         return CLIENT_EXIT_USAGE;
     }
-    rest = simple_cmd_connect(&target);
-    if (rest != NULL)
-        code = token_do(rest, what, id, &o);
-    rest_free(rest);
-    target_done(&target);
-    return code;
+    return simple_cmd_run(token_do, argc - first, argv + first, &o);
 }
 
 const struct client_cmd token_cmd = {

@@ -167,17 +167,20 @@ static int trace_cmd_print(const json_t *spans, struct err *err) {
     return rc < 0 ? err_set(err, ERR_PROTOCOL, 0, "the server's answer cannot be shown") : 0;
 }
 
-static int trace_cmd_do(struct rest *rest, const char *what, bool json, struct err *err) {
+static int trace_cmd_do(struct rest *rest, int argc, char **argv, const void *options,
+                        struct err *err) {
+    const bool *json = options;
     char trace[TRACEPARENT_ID_TEXT];
     bool cut = false;
 
-    if (trace_cmd_resolve(rest, what, trace, err) < 0)
+    (void)argc;
+    if (trace_cmd_resolve(rest, argv[0], trace, err) < 0)
         return -1;
     json_t *spans = trace_cmd_fetch(rest, trace, &cut, err);
     if (spans == NULL)
         return -1;
     int rc = 0;
-    if (json) {
+    if (*json) {
         json_t *object = json_pack("{s:s, s:O, s:b}", "id", trace, "spans", spans, "cut", cut);
         rc = object != NULL ? json_dumpf(object, stdout, JSON_INDENT(1)) : -1;
         json_decref(object);
@@ -217,21 +220,8 @@ static int trace_cmd_run(int argc, char **argv) {
         .max_operands = 1,
         .mixed = true,
     };
-    struct target target = {0};
-    struct err err = {0};
-    int first, code = CLIENT_EXIT_TROUBLE, rc = simple_cmd_parse(&cmd, argc, argv, &first);
 
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    struct rest *rest = simple_cmd_connect(&target);
-    if (rest != NULL) {
-        code = trace_cmd_do(rest, argv[first], json, &err) == 0 ? 0 : CLIENT_EXIT_TROUBLE;
-        if (code != 0)
-            say_line("%s", err.text);
-    }
-    rest_free(rest);
-    target_done(&target);
-    return code;
+    return simple_cmd_main(&cmd, argc, argv, trace_cmd_do, &json);
 }
 
 const struct client_cmd trace_cmd = {

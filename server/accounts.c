@@ -61,9 +61,7 @@ static size_t accounts_hash_bucket(const struct token_hash *hash) {
 }
 
 static size_t accounts_text_bucket(const char *text, size_t buckets) {
-    uint32_t h = 2166136261u;
-    for (; *text != '\0'; text++)
-        h = (h ^ (unsigned char)*text) * 16777619u;
+    uint32_t h = str_hash(text, strlen(text));
     return (h ^ (h >> 16)) & (buckets - 1);
 }
 

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "str.h"
 #include "wire.h"
 
 /* Nothing asks questions, nothing pages, nothing buffers, the same result everywhere. */
@@ -40,16 +41,9 @@ static size_t env_name_len(const char *item) {
     return strcspn(item, "=");
 }
 
-static uint32_t env_hash(const char *name, size_t len) {
-    uint32_t h = 2166136261u;
-    for (size_t i = 0; i < len; i++)
-        h = (h ^ (unsigned char)name[i]) * 16777619u;
-    return h;
-}
-
 static void env_put(struct env_list *list, struct env_table *table, const char *item) {
     size_t len = env_name_len(item);
-    size_t at = env_hash(item, len) & table->mask;
+    size_t at = str_hash(item, len) & table->mask;
     while (table->slots[at] != 0) {
         const char **have = &list->items[table->slots[at] - 1];
         if (env_name_len(*have) == len && memcmp(*have, item, len) == 0) {

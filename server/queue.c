@@ -84,17 +84,21 @@ static struct queue_flows *queue_flows_of(struct queue *q, enum queue_where wher
     }
 }
 
-static void queue_move_flow(struct queue *q, struct queue_flow *f, enum queue_where where) {
-    struct queue_flows *from = queue_flows_of(q, f->where);
-    struct queue_flows *to = queue_flows_of(q, where);
+static void queue_unlink_flow(struct queue *q, struct queue_flow *f) {
+    struct queue_flows *list = queue_flows_of(q, f->where);
     if (f->prev != NULL)
         f->prev->next = f->next;
     else
-        from->first = f->next;
+        list->first = f->next;
     if (f->next != NULL)
         f->next->prev = f->prev;
     else
-        from->last = f->prev;
+        list->last = f->prev;
+}
+
+static void queue_move_flow(struct queue *q, struct queue_flow *f, enum queue_where where) {
+    struct queue_flows *to = queue_flows_of(q, where);
+    queue_unlink_flow(q, f);
     f->where = where;
     f->next = NULL;
     f->prev = to->last;
@@ -108,10 +112,7 @@ static void queue_move_flow(struct queue *q, struct queue_flow *f, enum queue_wh
 /* Flows by name. */
 
 static uint32_t queue_hash(const char *user) {
-    uint32_t h = 2166136261u;
-    for (; *user != '\0'; user++)
-        h = (h ^ (unsigned char)*user) * 16777619u;
-    return h % QUEUE_BUCKETS;
+    return str_hash(user, strlen(user)) % QUEUE_BUCKETS;
 }
 
 static struct queue_flow *queue_find(const struct queue *q, const char *user) {
@@ -145,18 +146,10 @@ static struct queue_flow *queue_flow_of(struct queue *q, const char *user, struc
 
 static void queue_free_flow(struct queue *q, struct queue_flow *f) {
     struct queue_flow **at = &q->buckets[queue_hash(f->user)];
-    struct queue_flows *list = queue_flows_of(q, f->where);
     while (*at != f)
         at = &(*at)->hash_next;
     *at = f->hash_next;
-    if (f->prev != NULL)
-        f->prev->next = f->next;
-    else
-        list->first = f->next;
-    if (f->next != NULL)
-        f->next->prev = f->prev;
-    else
-        list->last = f->prev;
+    queue_unlink_flow(q, f);
     free(f);
 }
 

@@ -74,10 +74,7 @@ void runs_log(struct runs *runs, const struct run *run, const struct err *err) {
 /* The table. */
 
 static uint32_t runs_hash(const char *id) {
-    uint32_t h = 2166136261u;
-    for (; *id != '\0'; id++)
-        h = (h ^ (unsigned char)*id) * 16777619u;
-    return h % RUNS_BUCKETS;
+    return str_hash(id, strlen(id)) % RUNS_BUCKETS;
 }
 
 struct run *runs_find(const struct runs *runs, const char *id) {

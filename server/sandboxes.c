@@ -66,10 +66,7 @@ void sandboxes_log(struct sandboxes *s, const struct sandbox *sb, const char *ev
 /* The table. */
 
 static uint32_t sandboxes_hash(const char *id) {
-    uint32_t h = 2166136261u;
-    for (; *id != '\0'; id++)
-        h = (h ^ (unsigned char)*id) * 16777619u;
-    return h % SANDBOXES_BUCKETS;
+    return str_hash(id, strlen(id)) % SANDBOXES_BUCKETS;
 }
 
 struct sandbox *sandboxes_find(const struct sandboxes *s, const char *id) {

@@ -48,10 +48,7 @@ void snapshots_done(struct snapshots *s) {
 /* The table. */
 
 static uint32_t snapshots_hash(const char *id) {
-    uint32_t h = 2166136261u;
-    for (; *id != '\0'; id++)
-        h = (h ^ (unsigned char)*id) * 16777619u;
-    return h % SNAPSHOTS_BUCKETS;
+    return str_hash(id, strlen(id)) % SNAPSHOTS_BUCKETS;
 }
 
 struct snapshot *snapshots_find(const struct snapshots *s, const char *id) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "server.h"
+#include "str.h"
 
 #define TOP_SLOTS 2048u /* of the hash table; a power of two, more than TOP_USERS */
 
@@ -14,17 +15,10 @@ struct top_work {
     uint16_t slots[TOP_SLOTS]; /* index + 1 of a user */
 };
 
-static uint32_t top_hash(const char *name) {
-    uint32_t h = 2166136261u;
-    for (; *name != '\0'; name++)
-        h = (h ^ (unsigned char)*name) * 16777619u;
-    return h;
-}
-
 /* users[0] is for those for whom there is no room. */
 static struct top_user *top_user_of(struct top_work *w, const char *name) {
     struct top *t = w->top;
-    size_t at = top_hash(name) % TOP_SLOTS;
+    size_t at = str_hash(name, strlen(name)) % TOP_SLOTS;
     while (w->slots[at] != 0) {
         struct top_user *u = &t->users[w->slots[at] - 1];
         if (strcmp(u->name, name) == 0)

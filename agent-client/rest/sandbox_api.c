@@ -69,30 +69,3 @@ void sandbox_api_time(const struct json_t *value, char *dst, size_t size) {
     if (json_is_integer(value) && gmtime_r(&seconds, &tm) != NULL)
         strftime(dst, size, "%Y-%m-%dT%H:%M:%SZ", &tm);
 }
-
-int sandbox_api_run(sandbox_api_fn *fn, int argc, char **argv, const void *options) {
-    struct target target = {0};
-    struct rest *rest = simple_cmd_connect(&target);
-    struct err err = {0};
-    int rc = -1;
-
-    if (rest != NULL) {
-        rc = fn(rest, argc, argv, options, &err);
-        if (rc == 0 && (fflush(stdout) != 0 || ferror(stdout)))
-            rc = err_sys(&err, "cannot write the output");
-        if (rc < 0)
-            say_line("%s", err.text);
-    }
-    rest_free(rest);
-    target_done(&target);
-    return rc < 0 ? CLIENT_EXIT_TROUBLE : 0;
-}
-
-int sandbox_api_main(const struct simple_cmd *cmd, int argc, char **argv, sandbox_api_fn *fn,
-                     const void *options) {
-    int first, rc = simple_cmd_parse(cmd, argc, argv, &first);
-
-    if (rc <= 0)
-        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
-    return sandbox_api_run(fn, argc - first, argv + first, options);
-}

@@ -34,12 +34,3 @@ int sandbox_api_print_id(const struct json_t *object, struct err *err);
 const char *sandbox_api_policy(const struct json_t *sandbox);
 /* Milliseconds since the epoch as "2026-01-02T03:04:05Z"; "-" when it is not a number. */
 void sandbox_api_time(const struct json_t *value, char *dst, size_t size);
-
-/* What a subcommand does with its connection; argv holds its operands. */
-typedef int sandbox_api_fn(struct rest *rest, int argc, char **argv, const void *options,
-                           struct err *err);
-/* Connects, calls, says what went wrong. -> exit status. */
-int sandbox_api_run(sandbox_api_fn *fn, int argc, char **argv, const void *options);
-/* The same behind the options of `cmd`: a whole subcommand. */
-int sandbox_api_main(const struct simple_cmd *cmd, int argc, char **argv, sandbox_api_fn *fn,
-                     const void *options);

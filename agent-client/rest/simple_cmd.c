@@ -1,7 +1,9 @@
 #include "simple_cmd.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "client_exit.h"
 #include "say.h"
 
 /* Options on both sides of operands: the operands go to the end of argv. -> index of the first. */
@@ -69,4 +71,31 @@ struct rest *simple_cmd_connect(struct target *target) {
     if (target_from_env(target, &err) < 0 || (rest = rest_new(target, NULL, &err)) == NULL)
         say_line("%s", err.text);
     return rest;
+}
+
+int simple_cmd_run(simple_cmd_fn *fn, int argc, char **argv, const void *options) {
+    struct target target = {0};
+    struct rest *rest = simple_cmd_connect(&target);
+    struct err err = {0};
+    int rc = -1;
+
+    if (rest != NULL) {
+        rc = fn(rest, argc, argv, options, &err);
+        if (rc >= 0 && (fflush(stdout) != 0 || ferror(stdout)))
+            rc = err_sys(&err, "cannot write the output");
+        if (rc < 0)
+            say_line("%s", err.text);
+    }
+    rest_free(rest);
+    target_done(&target);
+    return rc < 0 ? CLIENT_EXIT_TROUBLE : rc;
+}
+
+int simple_cmd_main(const struct simple_cmd *cmd, int argc, char **argv, simple_cmd_fn *fn,
+                    const void *options) {
+    int first, rc = simple_cmd_parse(cmd, argc, argv, &first);
+
+    if (rc <= 0)
+        return rc < 0 ? CLIENT_EXIT_USAGE : 0;
+    return simple_cmd_run(fn, argc - first, argv + first, options);
 }

@@ -21,3 +21,12 @@ int simple_cmd_parse(const struct simple_cmd *cmd, int argc, char **argv, int *r
 
 /* A connection to the server of the environment. NULL: the reason was said. */
 struct rest *simple_cmd_connect(struct target *target);
+
+/* What a subcommand does with its connection; argv holds its operands. -> exit status; -1: *err. */
+typedef int simple_cmd_fn(struct rest *rest, int argc, char **argv, const void *options,
+                          struct err *err);
+/* Connects, calls, says what went wrong (also when stdout cannot be written). -> exit status. */
+int simple_cmd_run(simple_cmd_fn *fn, int argc, char **argv, const void *options);
+/* The same behind the options of `cmd`: a whole subcommand. */
+int simple_cmd_main(const struct simple_cmd *cmd, int argc, char **argv, simple_cmd_fn *fn,
+                    const void *options);

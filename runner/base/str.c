@@ -79,6 +79,14 @@ int str_duration_ms(const char *text, uint64_t *ms, struct err *err) {
     return str_with_unit(text, units, "a duration such as 1500ms, 30s, 5m or 2h", ms, err);
 }
 
+uint32_t str_hash(const void *data, size_t len) {
+    const unsigned char *p = data;
+    uint32_t h = 2166136261u;
+    for (size_t i = 0; i < len; i++)
+        h = (h ^ p[i]) * 16777619u;
+    return h;
+}
+
 static bool str_is_word(char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }

@@ -25,6 +25,9 @@ bool str_is_name(const char *text);
  * '%' become \xNN; cut with "..." when too long. For logs and messages that show hostile text. */
 void str_escape(char *dst, size_t size, const void *data, size_t len);
 
+/* FNV-1a, for tables of names that are bounded: whoever chooses the names can make them collide. */
+uint32_t str_hash(const void *data, size_t len);
+
 /* "150 ms", "2.0 s", "64.0 MiB" for people. */
 void str_human_ms(char *dst, size_t size, uint64_t ms);
 void str_human_bytes(char *dst, size_t size, uint64_t bytes);

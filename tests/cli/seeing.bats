@@ -91,6 +91,15 @@ assert trace["spans"][1]["parent"] == trace["spans"][0]["span"], trace'
     [[ $status == 0 && $output == *TRACEPARENT* ]]
 }
 
+@test "output that cannot be written is no success" {
+    for command in policies runs me "sandbox list" "token list"; do
+        # shellcheck disable=SC2086
+        status=0 && "$PINFOLD" $command >/dev/full 2>err || status=$?
+        is "$command $status" "$command 125"
+        has "$(<err)" "cannot write the output"
+    done
+}
+
 @test "top --once prints one look without escapes, and so does a pipe" {
     sleeper 1
     run "$PINFOLD" top --once

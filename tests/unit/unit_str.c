@@ -117,6 +117,13 @@ static void test_what_is_refused_is_shown(void **state) {
                         "64k, 256M or 1G");
 }
 
+static void test_hash(void **state) {
+    (void)state;
+    assert_true(str_hash("", 0) == 0x811c9dc5u && str_hash("a", 1) == 0xe40c292cu);
+    assert_true(str_hash("foobar", 6) == 0xbf9cf968u);
+    assert_true(str_hash("a\xff\0b", 4) != str_hash("a\xff\0c", 4));
+}
+
 static void test_names(void **state) {
     (void)state;
     char longest[65];
@@ -209,10 +216,15 @@ static void test_human(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy),   cmocka_unit_test(test_u64),
-        cmocka_unit_test(test_bytes),  cmocka_unit_test(test_duration),
-        cmocka_unit_test(test_names),  cmocka_unit_test(test_what_is_refused_is_shown),
-        cmocka_unit_test(test_escape), cmocka_unit_test(test_escape_cuts),
+        cmocka_unit_test(test_copy),
+        cmocka_unit_test(test_u64),
+        cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_duration),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_hash),
+        cmocka_unit_test(test_what_is_refused_is_shown),
+        cmocka_unit_test(test_escape),
+        cmocka_unit_test(test_escape_cuts),
         cmocka_unit_test(test_human),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
