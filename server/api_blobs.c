@@ -5,10 +5,10 @@
 #include <unistd.h>
 
 #include "api.h"
+#include "api_range.h"
 #include "blobs.h"
 #include "fd.h"
 #include "json_out.h"
-#include "range.h"
 #include "sync_request.h"
 
 static void api_blobs_no_blob(struct http_req *req) {
@@ -161,25 +161,14 @@ static void api_blobs_done(void *arg) {
 static const struct http_stream api_blobs_stream = {.read = api_blobs_read, .done = api_blobs_done};
 
 static void api_blobs_send(struct http_req *req, struct api_blobs_get *g, uint64_t size) {
-    struct api_error error = {0};
-    uint64_t first = 0, last = 0;
-    enum range_result want = range_parse(http_header(req, "Range"), size, &first, &last);
-    http_add_header(req, "Accept-Ranges", "bytes");
-    if (want == RANGE_UNSATISFIABLE) {
-        http_add_header(req, "Content-Range", "bytes */%" PRIu64, size);
-        api_error_set(&error, 416, "bad_range", NULL,
-                      "The range lies outside of the %" PRIu64 " bytes of the blob.", size);
-        http_reply_error(req, &error);
+    struct api_range range;
+    if (api_range_begin(req, size, "of the blob", &range) < 0) {
         api_blobs_done(g);
         return;
     }
-    g->at = want == RANGE_PART ? first : 0;
-    g->end = want == RANGE_PART ? last + 1 : size;
-    if (want == RANGE_PART)
-        http_add_header(req, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first, last,
-                        size);
-    http_reply_stream(req, want == RANGE_PART ? 206 : 200, "application/octet-stream",
-                      g->end - g->at, &api_blobs_stream, g);
+    g->at = range.at;
+    g->end = range.end;
+    api_range_reply(req, &range, &api_blobs_stream, g);
 }
 
 void api_blobs_get(struct server *s, struct http_req *req, const struct route_args *args) {

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "api_exec.h"
+#include "api_range.h"
 #include "execs.h"
-#include "range.h"
 
 #define API_EXEC_RAW_COPY ((uint64_t)1024 * 1024)
 
@@ -72,20 +72,13 @@ static int api_exec_raw_freeze(struct api_exec_raw *r) {
 
 static void api_exec_raw_send(struct http_req *req, struct exec *x, struct spool *s) {
     struct api_error error = {0};
-    uint64_t head = 0, tail = 0, first = 0, last = 0;
+    struct api_range range;
+    uint64_t head = 0, tail = 0;
     spool_kept(s, &head, &tail);
-    uint64_t size = head + tail;
-    enum range_result want = range_parse(http_header(req, "Range"), size, &first, &last);
-    http_add_header(req, "X-Pinfold-Omitted", "%" PRIu64, s->total - size);
+    http_add_header(req, "X-Pinfold-Omitted", "%" PRIu64, s->total - head - tail);
     http_add_header(req, "X-Pinfold-Bytes", "%" PRIu64, s->total);
-    http_add_header(req, "Accept-Ranges", "bytes");
-    if (want == RANGE_UNSATISFIABLE) {
-        http_add_header(req, "Content-Range", "bytes */%" PRIu64, size);
-        api_error_set(&error, 416, "bad_range", NULL,
-                      "The range lies outside of the %" PRIu64 " bytes that were kept.", size);
-        http_reply_error(req, &error);
+    if (api_range_begin(req, head + tail, "that were kept", &range) < 0)
         return;
-    }
     struct api_exec_raw *r = calloc(1, sizeof(*r));
     if (r == NULL) {
         api_error_memory(&error);
@@ -96,8 +89,8 @@ static void api_exec_raw_send(struct http_req *req, struct exec *x, struct spool
                                .spool = s,
                                .head = head,
                                .tail_at = s->total - tail,
-                               .at = want == RANGE_PART ? first : 0,
-                               .end = want == RANGE_PART ? last + 1 : size};
+                               .at = range.at,
+                               .end = range.end};
     exec_pin(x);
     if (api_exec_raw_freeze(r) < 0) {
         api_exec_raw_done(r);
@@ -105,11 +98,7 @@ static void api_exec_raw_send(struct http_req *req, struct exec *x, struct spool
         http_reply_error(req, &error);
         return;
     }
-    if (want == RANGE_PART)
-        http_add_header(req, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first, last,
-                        size);
-    http_reply_stream(req, want == RANGE_PART ? 206 : 200, "application/octet-stream",
-                      r->end - r->at, &api_exec_raw_ops, r);
+    api_range_reply(req, &range, &api_exec_raw_ops, r);
 }
 
 void api_exec_stdout(struct server *s, struct http_req *req, const struct route_args *args) {

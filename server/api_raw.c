@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "api.h"
-#include "range.h"
+#include "api_range.h"
 #include "str.h"
 
 /* The kept bytes of one stream: head, then tail. */
@@ -74,46 +74,30 @@ static int api_raw_freeze(struct api_raw *r, struct run *run, bool finished) {
     return 0;
 }
 
-static void api_raw_unsatisfiable(struct http_req *req, uint64_t size) {
-    struct api_error error = {0};
-    http_add_header(req, "Content-Range", "bytes */%" PRIu64, size);
-    api_error_set(&error, 416, "bad_range", NULL,
-                  "The range lies outside of the %" PRIu64 " bytes that were kept.", size);
-    http_reply_error(req, &error);
-}
-
 static void api_raw_send(struct http_req *req, struct run *run, const struct capture *c,
                          bool finished) {
     struct api_error error = {0};
     uint64_t past = c->total - c->head_len;
     uint64_t tail = past < c->tail_keep ? past : c->tail_keep;
-    uint64_t size = c->head_len + tail, first = 0, last = 0;
-    enum range_result want = range_parse(http_header(req, "Range"), size, &first, &last);
+    struct api_range range;
     http_add_header(req, "X-Pinfold-Omitted", "%" PRIu64, past - tail);
     http_add_header(req, "X-Pinfold-Bytes", "%" PRIu64, c->total);
-    http_add_header(req, "Accept-Ranges", "bytes");
-    if (want == RANGE_UNSATISFIABLE) {
-        api_raw_unsatisfiable(req, size);
+    if (api_range_begin(req, c->head_len + tail, "that were kept", &range) < 0)
         return;
-    }
     struct api_raw *r = calloc(1, sizeof(*r));
     if (r != NULL)
         *r = (struct api_raw){.capture = c,
                               .head = c->head_len,
                               .tail_at = c->total - tail,
-                              .at = want == RANGE_PART ? first : 0,
-                              .end = want == RANGE_PART ? last + 1 : size};
+                              .at = range.at,
+                              .end = range.end};
     if (r == NULL || api_raw_freeze(r, run, finished) < 0) {
         free(r);
         api_error_memory(&error);
         http_reply_error(req, &error);
         return;
     }
-    if (want == RANGE_PART)
-        http_add_header(req, "Content-Range", "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64, first, last,
-                        size);
-    http_reply_stream(req, want == RANGE_PART ? 206 : 200, "application/octet-stream",
-                      r->end - r->at, &api_raw_ops, r);
+    api_range_reply(req, &range, &api_raw_ops, r);
 }
 
 static void api_raw_get(struct http_req *req, struct run *run, const struct route_args *args,

@@ -16,6 +16,7 @@
 #define HTTP_SWALLOW_MAX (64u * 1024)
 /* Request line and headers together; also the buffer for reading bodies and writing streams. */
 #define HTTP_MEMORY (48u * 1024)
+/* As often in a row the library works while it has something to do, … */
 #define HTTP_RUNS 4
 /* … but what is left after this long waits: others have their turn first. */
 #define HTTP_RUNS_NS (CLOCK_NS_PER_MS / 4)
