@@ -63,6 +63,7 @@ struct metrics {
     struct metrics_histogram start; /* from acceptance to exec of the first step */
     struct metrics_histogram run;   /* from there to the end of the last step */
     struct metrics_histogram exec;  /* wall-clock time of executions */
+    struct metrics_histogram loop;  /* of rounds of the server's loop */
     struct metrics_histogram http[METRICS_FAMILIES];
     struct metrics_rate rate_accepted, rate_ended, rate_execs;
 };

@@ -215,6 +215,10 @@ int metrics_write(const struct metrics *m, const struct metrics_gauges *g, struc
     metrics_write_histogram(&w, "step_wall_seconds", "Wall-clock time of steps.", &m->step_wall);
     metrics_write_histogram(&w, "execution_wall_seconds",
                             "Wall-clock time of executions in sandboxes.", &m->exec);
+    metrics_write_histogram(&w, "loop_round_seconds",
+                            "How long a round of the server's loop kept all others waiting; "
+                            "more than some milliseconds are a fault, or a busy processor.",
+                            &m->loop);
     metrics_write_http(&w, m);
     return w.rc;
 }

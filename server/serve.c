@@ -281,6 +281,10 @@ static int serve_audit(struct serve *v, struct err *err) {
     return audit_start(&s->audit, &options, err);
 }
 
+static void serve_round(void *metrics, uint64_t ns) {
+    metrics_observe(&((struct metrics *)metrics)->loop, ns);
+}
+
 static int serve_core(struct serve *v, struct err *err) {
     struct server *s = &v->server;
     s->work = work_new(s->loop, SERVE_WORKERS, err);
@@ -288,6 +292,7 @@ static int serve_core(struct serve *v, struct err *err) {
         return -1;
     s->mem.work = s->work;
     s->metrics.started_ms = clock_real_ms();
+    loop_watch(s->loop, serve_round, &s->metrics);
     archives_init(&s->archives, s->loop, &s->log);
     runs_init(&s->runs, s->loop, &s->log, &s->links, &s->metrics, &v->runs);
     sandboxes_init(&s->sandboxes, s->loop, &s->log, &s->links, &s->metrics, s->work);

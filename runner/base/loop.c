@@ -25,9 +25,11 @@ struct loop {
     int at;                   /* the one being delivered */
     struct loop_timer **heap; /* the earliest first; heap[i]->slot == i + 1 */
     size_t timers, room;
-    struct loop_queue first; /* deferred, in front of all others */
-    struct loop_queue later; /* deferred, not yet begun */
-    struct loop_queue ready; /* being worked off */
+    struct loop_queue first;               /* deferred, in front of all others */
+    struct loop_queue later;               /* deferred, not yet begun */
+    struct loop_queue ready;               /* being worked off */
+    void (*watch)(void *arg, uint64_t ns); /* NULL = nobody wants to know */
+    void *watch_arg;
 };
 
 struct loop *loop_new(struct err *err) {
@@ -280,10 +282,13 @@ int loop_once(struct loop *loop, uint64_t max_wait_ns, struct err *err) {
     if (n < 0 && errno != EINTR)
         return err_sys(err, "cannot wait for events");
     loop->fetched = n < 0 ? 0 : n;
+    uint64_t begun = loop->watch ? clock_mono_ns() : 0;
     loop_run_events(loop);
     loop_run_timers(loop);
     loop_run_deferred(loop, &loop->first);
     loop_run_deferred(loop, &loop->later);
+    if (loop->watch)
+        loop->watch(loop->watch_arg, clock_mono_ns() - begun);
     return 0;
 }
 
@@ -297,4 +302,9 @@ int loop_run(struct loop *loop, struct err *err) {
 
 void loop_stop(struct loop *loop) {
     loop->stop = true;
+}
+
+void loop_watch(struct loop *loop, void (*fn)(void *arg, uint64_t ns), void *arg) {
+    loop->watch = fn;
+    loop->watch_arg = arg;
 }

@@ -60,3 +60,6 @@ int loop_run(struct loop *loop, struct err *err);
 /* One round: waits at most `max_wait_ns` (UINT64_MAX = until something happens). */
 int loop_once(struct loop *loop, uint64_t max_wait_ns, struct err *err);
 void loop_stop(struct loop *loop);
+
+/* After each round: how long everybody else had to wait for it. */
+void loop_watch(struct loop *loop, void (*fn)(void *arg, uint64_t ns), void *arg);

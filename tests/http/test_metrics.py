@@ -165,6 +165,8 @@ def valid(pair):
     check.within(
         0.1, grown(before, after, "run_duration_seconds_sum"), 3, "run_duration_seconds_sum"
     )
+    check.true(grown(before, after, "loop_round_seconds_count") > 10, "rounds of the loop")
+    check.true(grown(before, after, "loop_round_seconds_sum") > 0, "their time")
     check.within(
         0.00001, grown(before, after, "start_latency_seconds_sum"), 1, "start_latency_seconds_sum"
     )

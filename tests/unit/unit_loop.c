@@ -464,6 +464,49 @@ static void test_run_and_stop(void **state) {
     loop_free(loop);
 }
 
+struct rounds {
+    unsigned count;
+    uint64_t shortest_ns, longest_ns;
+};
+
+static void count_round(void *arg, uint64_t ns) {
+    struct rounds *r = arg;
+    r->count++;
+    r->longest_ns = ns > r->longest_ns ? ns : r->longest_ns;
+    r->shortest_ns = r->count == 1 || ns < r->shortest_ns ? ns : r->shortest_ns;
+}
+
+static void work_long(void *arg) {
+    uint64_t until = clock_mono_ns() + 5 * CLOCK_NS_PER_MS;
+    (void)arg;
+    while (clock_mono_ns() < until)
+        ;
+}
+
+/* What is waited for does not count, what is done does. */
+static void test_rounds_are_measured_without_the_wait(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct loop *loop = loop_new(&err);
+    struct rounds rounds = {0}, busy = {0};
+    struct loop_defer d = {0};
+    assert_non_null(loop);
+    loop_watch(loop, count_round, &rounds);
+    for (int i = 0; i < 5; i++)
+        unit_works(loop_once(loop, 50 * CLOCK_NS_PER_MS, &err), err);
+    assert_int_equal(rounds.count, 5);
+    assert_true(rounds.shortest_ns < 50 * CLOCK_NS_PER_MS);
+    loop_watch(loop, count_round, &busy);
+    loop_defer(loop, &d, work_long, NULL);
+    unit_works(loop_once(loop, UINT64_MAX, &err), err);
+    assert_int_equal(busy.count, 1);
+    assert_true(busy.longest_ns >= 5 * CLOCK_NS_PER_MS);
+    loop_watch(loop, NULL, NULL);
+    unit_works(loop_once(loop, 0, &err), err);
+    assert_int_equal(busy.count, 1);
+    loop_free(loop);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_free_accepts_null),
@@ -482,6 +525,7 @@ int main(void) {
         cmocka_unit_test(test_deferred_work),
         cmocka_unit_test(test_what_comes_first_comes_in_front_of_deferred_work),
         cmocka_unit_test(test_run_and_stop),
+        cmocka_unit_test(test_rounds_are_measured_without_the_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
