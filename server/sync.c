@@ -23,6 +23,9 @@ static void sync_op_free(struct sync_op *op) {
     sync_tree_done(&op->tree);
     sync_index_done(&op->index);
     sync_request_done(&op->want);
+    for (size_t i = 0; i < op->pin_count; i++)
+        blobs_unpin(op->blobs, op->user, op->pins[i]);
+    free(op->pins);
     free(op->needs);
     fd_close(&op->dir);
     free(op);
@@ -174,9 +177,15 @@ static void sync_part_gone(void *arg) {
 static void sync_part_free(void *arg) {
     struct sync_part *part = arg;
     sync_part_gone(part);
-    if (part->first != NULL) {
-        part->first->part = NULL; /* a worker has it */
-        part->first->root = NULL;
+    struct sync_op *op = part->first;
+    if (op != NULL) {
+        bool waits = op->turn.pending; /* else a worker has it */
+        struct err none = {0};
+        loop_defer_stop(sandbox_loop(part->sandbox), &op->turn);
+        op->part = NULL;
+        op->root = NULL;
+        if (waits)
+            sync_fail(op, &none);
     }
     while (part->roots != NULL) {
         struct sync_root *root = part->roots;

@@ -58,6 +58,11 @@ struct sync_op {
     struct sync_plan plan;
     struct sync_need *needs;
     size_t need_count;
+    size_t sorted, missing;                  /* of them: looked at; not there, which are in front */
+    uint64_t total;                          /* bytes of those that were looked at */
+    unsigned char (*pins)[SYNC_SHA256_SIZE]; /* pinned, until the root has them; owned */
+    size_t pin_count;
+    struct loop_defer turn;
     bool applied;
     bool wrote; /* an operation of its own did */
     struct sync_manifest manifest;
@@ -88,8 +93,8 @@ size_t sync_root_count(int dir);
 /* Finds or makes it. */
 struct sync_root *sync_root(struct sync_part *part, const char *path, struct api_error *error);
 void sync_root_free(struct sync_root *root);
-/* Pins these, and those of before no more. */
-void sync_root_pin(struct sync_root *root, const struct sync_need *needs, size_t count);
+/* Takes over what the operation has pinned; those of before are pinned no more. */
+void sync_root_pin(struct sync_root *root, struct sync_op *op);
 void sync_root_unpin(struct sync_root *root);
 /* Can its changes be told from a layer at all? */
 bool sync_root_has_layers(const struct sync_root *root);

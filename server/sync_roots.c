@@ -81,19 +81,13 @@ static void sync_root_late(void *arg) {
     sync_root_unpin(arg);
 }
 
-void sync_root_pin(struct sync_root *root, const struct sync_need *needs, size_t count) {
+void sync_root_pin(struct sync_root *root, struct sync_op *op) {
     struct sync_part *part = root->part;
-    const char *owner = sandbox_owner(part->sandbox);
-    unsigned char(*pins)[SYNC_SHA256_SIZE] = malloc((count + 1) * sizeof(*pins));
-    size_t n = 0;
-    /* New ones first: what both syncs need must not be loose in between. */
-    while (pins != NULL && n < count && blobs_pin(part->means.blobs, owner, needs[n].sha256) == 0) {
-        memcpy(pins[n], needs[n].sha256, SYNC_SHA256_SIZE);
-        n++;
-    }
     sync_root_unpin(root);
-    root->pins = pins;
-    root->pin_count = n;
+    root->pins = op->pins;
+    root->pin_count = op->pin_count;
+    op->pins = NULL;
+    op->pin_count = 0;
     loop_timer_at(sandbox_loop(part->sandbox), &root->unpin,
                   clock_mono_ns() + SYNC_ROOT_PIN_MS * CLOCK_NS_PER_MS, sync_root_late, root, NULL);
 }

@@ -13,6 +13,8 @@
 #include "sync_upper.h"
 
 #define SYNC_LAYER_WAITS 50u
+/* Contents that are looked for in a round of the loop: half a millisecond. */
+#define SYNC_SORT_PART 1000u
 #define SYNC_LAYER_WAIT_NS (2 * CLOCK_NS_PER_MS)
 
 static void sync_failed(struct sync_op *op, const struct fileop_result *result) {
@@ -133,49 +135,78 @@ static void sync_carry_out(struct sync_op *op) {
         sync_fail(op, &err);
 }
 
-/* Splits what is needed: what is missing goes to the front. -1: *error. */
-static int sync_missing(struct sync_op *op, struct api_error *error) {
-    size_t missing = 0;
-    uint64_t total = 0, quota = blobs_usage(op->blobs, op->user).quota;
-    for (size_t i = 0; i < op->need_count; i++) {
-        struct sync_need *need = &op->needs[i];
-        uint64_t size = need->size;
-        bool have = blobs_has(op->blobs, op->user, need->sha256, &size);
-        if (size != need->size) {
-            char field[64];
-            snprintf(field, sizeof(field), "/entries/%u/size", need->index);
-            return api_error_set(error, 400, "invalid_value", field,
-                                 "entries[%u].size is not that of the contents with this sha256: "
-                                 "they have %" PRIu64 " bytes.",
-                                 need->index, size);
-        }
-        total += need->size;
-        if (!have) {
-            struct sync_need swap = op->needs[missing];
-            op->needs[missing++] = *need;
-            op->needs[i] = swap;
-        }
+/* Pins what is needed, and sees whether it is there: what is missing goes to the front. What is
+ * pinned stays as it was seen, however many rounds of the loop this takes. -1: *error. */
+static int sync_sort_one(struct sync_op *op, struct api_error *error) {
+    struct sync_need *need = &op->needs[op->sorted];
+    uint64_t size = need->size;
+    if (op->pins != NULL && op->pin_count == op->sorted &&
+        blobs_pin(op->blobs, op->user, need->sha256) == 0)
+        memcpy(op->pins[op->pin_count++], need->sha256, SYNC_SHA256_SIZE);
+    bool have = blobs_has(op->blobs, op->user, need->sha256, &size);
+    if (size != need->size) {
+        char field[64];
+        snprintf(field, sizeof(field), "/entries/%u/size", need->index);
+        return api_error_set(error, 400, "invalid_value", field,
+                             "entries[%u].size is not that of the contents with this sha256: "
+                             "they have %" PRIu64 " bytes.",
+                             need->index, size);
     }
-    if (total > quota)
-        return api_error_set(error, 413, "too_large", "/entries",
-                             "The contents of this sync have %" PRIu64
-                             " bytes; your quota for blobs is %" PRIu64 ".",
-                             total, quota);
-    sync_root_pin(op->root, op->needs, op->need_count);
-    op->need_count = missing;
+    op->total += need->size;
+    if (!have) {
+        struct sync_need swap = op->needs[op->missing];
+        op->needs[op->missing++] = *need;
+        *need = swap;
+    }
+    op->sorted++;
     return 0;
+}
+
+static void sync_sorted(struct sync_op *op);
+
+static void sync_sort(void *arg) {
+    struct sync_op *op = arg;
+    struct err none = {0};
+    uint64_t quota = blobs_usage(op->blobs, op->user).quota;
+    if (sandbox_state(op->part->sandbox) == SANDBOX_GONE) {
+        sync_fail(op, &none);
+        return;
+    }
+    for (unsigned i = 0; i < SYNC_SORT_PART && op->sorted < op->need_count; i++)
+        if (sync_sort_one(op, &op->error) < 0) {
+            sync_fail(op, &none);
+            return;
+        }
+    if (op->sorted < op->need_count) {
+        loop_defer(sandbox_loop(op->part->sandbox), &op->turn, sync_sort, op);
+        return;
+    }
+    if (op->total > quota) {
+        api_error_set(&op->error, 413, "too_large", "/entries",
+                      "The contents of this sync have %" PRIu64
+                      " bytes; your quota for blobs is %" PRIu64 ".",
+                      op->total, quota);
+        sync_fail(op, &none);
+        return;
+    }
+    sync_root_pin(op->root, op);
+    op->need_count = op->missing;
+    sync_sorted(op);
 }
 
 static void sync_settled(struct sync_op *op) {
     struct err none = {0};
     if (op->error.status != 0) { /* the manifest contradicts itself */
         sync_fail(op, &none);
-        return;
+    } else if (op->is_sync) {
+        op->pins = malloc((op->need_count + 1) * sizeof(*op->pins)); /* NULL: nothing is pinned */
+        sync_sort(op);
+    } else {
+        sync_sorted(op);
     }
-    if (op->is_sync && sync_missing(op, &op->error) < 0) {
-        sync_fail(op, &none);
-        return;
-    }
+}
+
+static void sync_sorted(struct sync_op *op) {
     if (op->is_sync && op->need_count == 0 && !sync_plan_is_idle(&op->plan)) {
         sync_carry_out(op);
         return;

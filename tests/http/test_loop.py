@@ -7,8 +7,8 @@ import signal
 
 import check
 import harness
-from box import MIB, Box, query, status
-from client import parallel
+from box import MIB, Box, blob, query, sha256, status
+from client import nonce, parallel
 from rounds import Rounds
 from suite import test
 
@@ -119,3 +119,30 @@ def _(_):
         held.pair.start_server()
         held.pair.wait_ready()
         check.equal(sorted(held.ask("the same after a restart", pages)), sorted(made), "what is there")
+
+
+def manifest(salt):
+    """-> the contents' names, and entries that none of them is there for."""
+    parts = [b"%s%d" % (salt, i) for i in range(60000)]
+    names = [sha256(part) for part in parts]
+    return names, [{"path": "%d/%d" % (i % 100, i), "type": "file", "mode": "0644", "size": len(part),
+                    "sha256": name} for i, (part, name) in enumerate(zip(parts, names))]
+
+
+@test("a sync of sixty thousand files that are not there is told what is missing piece by piece", own=True, deadline=90)
+def _(_):
+    with Held() as held, Box.make(held.client) as box:
+        def ask():
+            names, entries = manifest(nonce().encode())
+            got = status(box.sync(entries), 200).json()
+            check.equal(sorted(got["missing"]), sorted(names), "missing")
+
+        held.ask("a long manifest", ask)
+        # One that is there with another size: far behind, and nothing of it stays.
+        names, entries = manifest(b"x")
+        status(blob(held.client, b"x50000"), 200, 201, 204)
+        entries[50000]["size"] = 2
+        check.error(box.sync(entries), 400, "invalid_value", "/entries/50000/size")
+        entries[50000]["size"] = 6
+        got = status(box.sync(entries), 200).json()
+        check.equal(sorted(got["missing"]), sorted(names[:50000] + names[50001:]), "missing then")
