@@ -12,14 +12,14 @@ static bool admit_within_run(int id) {
 }
 
 static int admit_over(struct api_error *error, const char *prefix, int id, uint64_t wish,
-                      uint64_t ceiling) {
+                      const struct wire_policy *policy) {
     const struct limit_info *info = limit_info((enum limit_id)id);
     char field[64];
     snprintf(field, sizeof(field), "%s/limits/%s", prefix, info->name);
     return api_error_set(error, 403, "policy_limit", field,
-                         "%s asks for %" PRIu64 " of %s, but the policy allows at most %" PRIu64
+                         "%s asks for %" PRIu64 " of %s, but the policy %s allows at most %" PRIu64
                          ".",
-                         info->name, wish, info->what, ceiling);
+                         info->name, wish, info->what, policy->name, policy->ceiling.v[id]);
 }
 
 /* A limit that is promised is kept; what this runner cannot keep nobody may ask for. */
@@ -36,7 +36,6 @@ static int admit_unenforced(struct api_error *error, const char *prefix, int id)
 int admit_limits(const struct request_limits *wishes, const struct wire_policy *policy,
                  struct limits_effective *out, struct api_error *error) {
     for (int i = 0; i < LIMIT_COUNT; i++) {
-        uint64_t ceiling = policy->ceiling.v[i];
         if (!wishes->set[i]) {
             out->values.v[i] = policy->preset.v[i];
             out->from[i] =
@@ -46,8 +45,8 @@ int admit_limits(const struct request_limits *wishes, const struct wire_policy *
         if (policy->unenforced & (1u << i))
             return admit_unenforced(error, "", i);
         uint64_t wish = wishes->values.v[i];
-        if (wish > ceiling)
-            return admit_over(error, "", i, wish, ceiling);
+        if (wish > policy->ceiling.v[i])
+            return admit_over(error, "", i, wish, policy);
         out->values.v[i] = wish;
         out->from[i] = LIMITS_FROM_REQUEST;
     }
@@ -66,7 +65,7 @@ int admit_step_limits(const struct request_limits *wishes, const char *prefix,
             return admit_unenforced(error, prefix, i);
         uint64_t wish = wishes->values.v[i];
         if (wish > policy->ceiling.v[i])
-            return admit_over(error, prefix, i, wish, policy->ceiling.v[i]);
+            return admit_over(error, prefix, i, wish, policy);
         if (admit_within_run(i) && wish > whole->values.v[i]) {
             char field[64];
             snprintf(field, sizeof(field), "%s/limits/%s", prefix, info->name);
@@ -111,8 +110,8 @@ static int admit_shape(const struct run_request *req, const struct wire_policy *
                        struct api_error *error) {
     if (req->step_count > policy->max_steps)
         return api_error_set(error, 403, "policy_steps", "/steps",
-                             "The run has %zu steps, but the policy allows at most %u.",
-                             req->step_count, policy->max_steps);
+                             "The run has %zu steps, but the policy %s allows at most %u.",
+                             req->step_count, policy->name, policy->max_steps);
     return admit_network(req->network, error);
 }
 

@@ -83,8 +83,9 @@ static int limit_options_cpus(const char *text, uint64_t *milli, struct err *err
     *milli = value;
     return 0;
 wrong:
+    str_escape(whole, sizeof(whole), text, strlen(text));
     return err_set(err, ERR_INVALID, 0,
-                   "option --cpus: expected a number of processors such as 0.5 or 2");
+                   "option --cpus: \"%s\" is not a number of processors such as 0.5 or 2", whole);
 }
 
 /* OPT_BYTES and OPT_DURATION rows do not check bounds themselves. */

@@ -378,6 +378,7 @@ run --pids x -- true|option --pids: "x" is not a whole number between 1 and 3276
 run --pids 0 -- true|option --pids: "0" is not a whole number between 1 and 32768
 run --wall 5x -- true|option --wall: "5x" is not a duration such as 1500ms, 30s, 5m or 2h
 run --mem 1q -- true|option --mem: "1q" is not a number of bytes such as 65536, 64k, 256M or 1G
+run --cpus 1.x -- true|option --cpus: "1.x" is not a number of processors such as 0.5 or 2
 sandbox create --disk nope|option --disk, which also takes memory and file: "nope" is not
 sandbox ttl sb_x nope|sandbox ttl: "nope" is not a duration
 sandbox ttl sb_x|too few arguments; use it like this: pinfold sandbox ttl ID TIME
