@@ -11,7 +11,6 @@
 #include "id.h"
 #include "idempotency.h"
 #include "json_out.h"
-#include "packet.h"
 #include "receipt_exec.h"
 #include "receipt_run.h"
 #include "sandbox.h"
@@ -35,8 +34,8 @@ struct api_exec_job {
     char keyed[EXEC_ID_SIZE]; /* the id that an Idempotency-Key stands for; "" = none */
     uint8_t hash[EXEC_HASH_SIZE];
     struct exec_request request;
-    struct packet_parts parts; /* of one that is large: copied … */
-    uint8_t input_sha256[32];  /* … and hashed, by the worker */
+    struct exec_send_parts parts; /* of one that is large: copied … */
+    uint8_t input_sha256[32];     /* … and hashed, by the worker */
     struct api_error error;
     int rc;
 };
@@ -321,8 +320,7 @@ static void api_exec_decode_large(struct work_job *job) {
         crypto_hash_sha256(j->input_sha256, (const unsigned char *)input->data, input->len);
         input->sha256 = j->input_sha256;
     }
-    /* Stdin that goes on later goes through a pipe from the beginning. */
-    packet_parts_make(&j->parts, r, 0, PACKET_FILES | (j->request.stdin_open ? 0u : PACKET_INPUT));
+    exec_send_parts_make(&j->parts, &j->request);
 }
 
 /* As long as it takes to make it. */
@@ -330,7 +328,7 @@ static void api_exec_free(struct work_job *job) {
     struct api_exec_job *j = (struct api_exec_job *)(void *)job;
     if (j->rc == 0)
         exec_request_done(&j->request);
-    packet_parts_done(&j->parts);
+    exec_send_parts_done(&j->parts);
     free(j->body);
     free(j);
 }
@@ -357,7 +355,7 @@ void api_exec_create(struct server *s, struct http_req *req, const struct route_
     struct api_error error = {0};
     struct api_exec_job here = {.server = s, .req = req, .body = req->body, .len = req->body_len};
     bool large = req->body_len > SERVER_INLINE_MAX;
-    packet_parts_init(&here.parts);
+    exec_send_parts_init(&here.parts);
     if (sandbox_mine(s, req, args->value[0]) == NULL)
         return;
     idempotency_exec_id(req, here.keyed, &error);

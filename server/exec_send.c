@@ -14,7 +14,7 @@
 
 struct exec_send_what {
     const struct run_request *run;
-    struct packet_parts *parts;
+    struct exec_send_parts *parts;
 };
 
 /* The stdin that came with the request, when more will follow. */
@@ -26,6 +26,38 @@ struct exec_send_first {
 static void exec_send_first_over(struct exec_feed *f, bool taken) {
     (void)taken;
     free(f);
+}
+
+/* NULL: memory is short. */
+static struct exec_send_first *exec_send_first_new(const struct run_request *req) {
+    struct request_bytes input = request_input(req, 0);
+    struct exec_send_first *first = calloc(1, sizeof(*first) + input.len);
+    if (first == NULL)
+        return NULL;
+    memcpy(first->data, input.data, input.len);
+    first->feed.data = first->data;
+    first->feed.len = input.len;
+    first->feed.over = exec_send_first_over;
+    return first;
+}
+
+void exec_send_parts_init(struct exec_send_parts *parts) {
+    packet_parts_init(&parts->packet);
+    parts->first = NULL;
+}
+
+void exec_send_parts_done(struct exec_send_parts *parts) {
+    packet_parts_done(&parts->packet);
+    free(parts->first);
+    parts->first = NULL;
+}
+
+void exec_send_parts_make(struct exec_send_parts *parts, const struct exec_request *request) {
+    const struct run_request *req = &request->run;
+    packet_parts_make(&parts->packet, req, 0,
+                      PACKET_FILES | (request->stdin_open ? 0u : PACKET_INPUT));
+    if (request->stdin_open && request_input(req, 0).len > 0)
+        parts->first = exec_send_first_new(req);
 }
 
 static int exec_send_spec(struct packet *p, const struct exec *x, const struct run_request *req,
@@ -41,6 +73,10 @@ static int exec_send_spec(struct packet *p, const struct exec *x, const struct r
                          &p->spec, err);
     env_done(&env);
     return rc;
+}
+
+static struct packet_parts *exec_send_packet_parts(const struct exec_send_what *what) {
+    return what->parts != NULL ? &what->parts->packet : NULL;
 }
 
 /* A pipe of which the command reads; *write_end is ours and does not block. */
@@ -63,7 +99,7 @@ static int exec_send_stdin(struct packet *p, struct exec *x, const struct exec_s
                            int *write_end, struct err *err) {
     if ((x->flags & EXEC_STDIN_OPEN) != 0)
         return exec_send_stdin_pipe(p, write_end, err);
-    return packet_attach_input(p, what->parts, what->run, 0, err);
+    return packet_attach_input(p, exec_send_packet_parts(what), what->run, 0, err);
 }
 
 static int exec_send_outputs(struct packet *p, struct exec *x, struct err *err) {
@@ -88,7 +124,7 @@ static int exec_send_fds(struct packet *p, struct exec *x, const struct exec_sen
         return -1;
     if (packet_attach_spec(p, err) < 0)
         return -1;
-    if (packet_attach_files(p, what->parts, what->run, err) < 0)
+    if (packet_attach_files(p, exec_send_packet_parts(what), what->run, err) < 0)
         return -1;
     if (*write_end >= 0)
         packet_attach_kept(p, WIRE_FD_KEEP_STDIN, *write_end);
@@ -105,19 +141,18 @@ static int exec_send_fds(struct packet *p, struct exec *x, const struct exec_sen
 }
 
 /* More stdin will come, so what is there already goes through the pipe as well. */
-static int exec_send_first(struct exec *x, const struct run_request *req, int write_end,
+static int exec_send_first(struct exec *x, const struct exec_send_what *what, int write_end,
                            struct err *err) {
-    struct request_bytes input = request_input(req, 0);
     exec_stdin_open(x, write_end);
-    if (input.len == 0)
+    if (request_input(what->run, 0).len == 0)
         return 0;
-    struct exec_send_first *first = calloc(1, sizeof(*first) + input.len);
+    struct exec_send_first *first = what->parts != NULL ? what->parts->first : NULL;
+    if (first != NULL)
+        what->parts->first = NULL;
+    else
+        first = exec_send_first_new(what->run);
     if (first == NULL)
         return err_set(err, ERR_SYSTEM, ENOMEM, "keeping stdin: out of memory");
-    memcpy(first->data, input.data, input.len);
-    first->feed.data = first->data;
-    first->feed.len = input.len;
-    first->feed.over = exec_send_first_over;
     if (exec_stdin_feed(x, &first->feed) != 0)
         free(first);
     return 0;
@@ -139,12 +174,12 @@ static int exec_send_packet(struct packet *p, struct exec *x, const struct exec_
         return -1;
     }
     /* From here on it runs; what goes wrong with its stdin ends that, not it. */
-    if (write_end >= 0 && exec_send_first(x, what->run, write_end, err) < 0)
+    if (write_end >= 0 && exec_send_first(x, what, write_end, err) < 0)
         exec_stdin_close(x);
     return 0;
 }
 
-int exec_send(struct exec *x, const struct exec_request *request, struct packet_parts *parts,
+int exec_send(struct exec *x, const struct exec_request *request, struct exec_send_parts *parts,
               struct err *err) {
     const struct run_request *req = &request->run;
     const struct exec_send_what what = {.run = req, .parts = parts};

@@ -22,6 +22,7 @@
 #include "inlet.h"
 #include "limits_json.h"
 #include "loop.h"
+#include "packet.h"
 #include "sandbox.h"
 #include "spool.h"
 #include "spool_events.h"
@@ -157,10 +158,20 @@ void exec_free(struct exec *x);
 /* With its files. */
 void exec_remove(struct exec *x);
 
-/* exec_send.c: writes the start into the journal, then sends the command. `parts` (may be NULL):
- * what of it is copied already; taken. */
-struct packet_parts;
-int exec_send(struct exec *x, const struct exec_request *request, struct packet_parts *parts,
+/* exec_send.c */
+/* What of a large request is copied beforehand, by a worker. */
+struct exec_send_first; /* the stdin that came with the request, when more will follow */
+struct exec_send_parts {
+    struct packet_parts packet;
+    struct exec_send_first *first;
+};
+void exec_send_parts_init(struct exec_send_parts *parts);
+void exec_send_parts_done(struct exec_send_parts *parts);
+/* Pure; for any thread. What cannot be made is left for exec_send(). */
+void exec_send_parts_make(struct exec_send_parts *parts, const struct exec_request *request);
+/* Writes the start into the journal, then sends the command. `parts` may be NULL; what is in it is
+ * taken. */
+int exec_send(struct exec *x, const struct exec_request *request, struct exec_send_parts *parts,
               struct err *err);
 
 /* For exec_send.c: it was sent. */

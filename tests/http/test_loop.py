@@ -59,6 +59,15 @@ def _(_):
             got = held.ask("stdin of an execution",
                            lambda: status(held.client.post(box.path + "/exec", body), 200).json())
             check.equal(got["stdout"], "%d\n" % len(data), "the stdin")
+            body.update(stdin_open=True, wait=False)
+            got = held.ask("stdin that goes on",
+                           lambda: status(held.client.post(box.path + "/exec", body), 202).json())
+            one = "%s/exec/%s" % (box.path, got["id"])
+            # 429 as long as the command has not read what came before.
+            check.eventually(lambda: status(held.client.request("POST", one + "/stdin?close=true", b"end"),
+                                            200, 204, 429).status != 429, 30, "the end of its stdin is taken")
+            check.eventually(lambda: held.client.get(one).json()["state"] == "done", 30, "its end")
+            check.equal(held.client.get(one).json()["stdout"], "%d\n" % (len(data) + 3), "all of the stdin")
 
 
 @test("thirty thousand files, long answers and many changes do not hold the loop either", own=True, deadline=90)
