@@ -18,17 +18,29 @@ static const struct sandbox_part_ops sync_part_ops = {.free = sync_part_free,
 
 /* Operations. */
 
-static void sync_op_free(struct sync_op *op) {
+/* Nodes of a plan that the loop gives back itself; more are a worker's. */
+#define SYNC_FREE_INLINE 5000u
+
+static void sync_op_free_run(struct work_job *job) {
+    struct sync_op *op = (struct sync_op *)(void *)job;
     sync_plan_done(&op->plan);
     sync_tree_done(&op->tree);
     sync_index_done(&op->index);
     sync_request_done(&op->want);
-    for (size_t i = 0; i < op->pin_count; i++)
-        blobs_unpin(op->blobs, op->user, op->pins[i]);
     free(op->pins);
     free(op->needs);
     fd_close(&op->dir);
     free(op);
+}
+
+static void sync_op_free(struct sync_op *op) {
+    for (size_t i = 0; i < op->pin_count; i++)
+        blobs_unpin(op->blobs, op->user, op->pins[i]);
+    op->job = (struct work_job){.run = sync_op_free_run};
+    if (op->part != NULL && op->plan.count > SYNC_FREE_INLINE)
+        work_add(op->part->means.work, &op->job);
+    else
+        sync_op_free_run(&op->job);
 }
 
 /* Tells the end; the operation is off the list. */

@@ -5,8 +5,9 @@
  * One connection, on the loop's thread. Journal mode WAL, synchronous=NORMAL: a commit is a
  * write(2) into the page cache, which survives every death of the process (kill -9 included); a
  * power cut may lose the last moments, never the consistency. The fsyncs that WAL needs
- * (checkpoints) are made by a thread with a connection of its own, so that the loop never waits for
- * a disk.
+ * (checkpoints) are made by a thread with a connection of its own. What is left for the loop to
+ * wait for is one fdatasync of the log's first page, when the log begins anew after a checkpoint:
+ * were it left out, a power cut could bring back frames that are older than the database.
  *
  * Group commit: everything that is written within one round of the loop is one transaction. Who
  * must not speak before his words are durable asks store_then(); after the commit, still within the
