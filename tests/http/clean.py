@@ -230,13 +230,20 @@ def mount_lines(pid="self"):
     )
 
 
-def mount_points():
-    """-> [(mount point, type)] of the host, without options."""
+def mount_points(pid="self"):
+    """-> [(mount point, type)], without options: of the host, or as this process sees them."""
     found = []
-    for line in read("/proc/self/mountinfo").decode("utf-8", "replace").splitlines():
+    for line in read("/proc/%s/mountinfo" % pid).decode("utf-8", "replace").splitlines():
         left, _, right = line.partition(" - ")
-        found.append((left.split()[4], right.split()[0]))
+        if TEST_MOUNT not in line:
+            found.append((left.split()[4], right.split()[0]))
     return sorted(found)
+
+
+def mounts_by_name(pid):
+    """Unlike mount_lines() the same for the next runner, and each of several in one place counts."""
+    points = mount_points(pid)
+    return ["%s (%s), %d" % (*one, points[:at].count(one)) for at, one in enumerate(points)]
 
 
 def descriptors_of_server(pid, table):
@@ -265,7 +272,7 @@ def snapshot(pair, bases, marks):
         "zombies": len(zombies),
         "marked processes": sorted(pid for mark in marks for pid in marked(mark)),
         "mounts of the host": mount_lines(),
-        "mounts of the runner": len(mount_lines(pair.runner_pid)),
+        "mounts of the runner": mounts_by_name(pair.runner_pid),
         "network namespaces": len(namespaces(host + jailed, "net")),
         "SysV IPC objects": ipc(),
         "loop devices": loops(pair.state),
