@@ -368,6 +368,11 @@ int answer_event_close(struct json_out *j, struct err *err) {
     return buf_append(j->buf, "\n", 1, err);
 }
 
+void answer_event_cut(struct buf *out) {
+    while (out->len > 0 && out->data[out->len - 1] != '\n')
+        out->len--;
+}
+
 static int answer_event_lost(struct answer_lost *lost, uint16_t step, struct buf *out,
                              struct err *err) {
     int first = lost->seq[0] <= lost->seq[1] ? 0 : 1;

@@ -41,6 +41,8 @@ void answer_limits(struct json_out *j, const struct limits_effective *limits);
 void answer_end_on(struct json_out *j, uint32_t mask);
 /* Ends an event and its line. */
 int answer_event_close(struct json_out *j, struct err *err);
+/* Takes off what is not a whole line: memory was short in the middle of an event. */
+void answer_event_cut(struct buf *out);
 
 /* Appends the events after w->after as lines, about `want` bytes of them, and moves the watcher on.
  * Returns 1 when the last event of the run was among them or before, else 0; -1 when memory is

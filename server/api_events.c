@@ -30,6 +30,12 @@ struct api_events {
     struct loop_timer look; /* at its position */
 };
 
+/* The answer breaks off behind the last whole event. */
+static void api_events_fail(struct api_events *e) {
+    answer_event_cut(&e->out);
+    e->failed = true;
+}
+
 /* Not kept with the events: whoever comes back later wants to know where it is then. */
 static void api_events_write_position(struct api_events *e) {
     struct json_out j;
@@ -41,9 +47,8 @@ static void api_events_write_position(struct api_events *e) {
     json_out_u64(&j, "seq", 0);
     json_out_str(&j, "type", "queued");
     json_out_u64(&j, "position", e->position);
-    json_out_close(&j, '}');
-    if (json_out_end(&j, NULL) < 0 || buf_puts(&e->out, "\n", NULL) < 0)
-        e->failed = true;
+    if (answer_event_close(&j, NULL) < 0)
+        api_events_fail(e);
 }
 
 static void api_events_look(void *arg);
@@ -82,14 +87,14 @@ static void api_events_fill(struct api_events *e) {
     e->watcher.progress_ms = clock_mono_ms();
     int rc = answer_events(e->run, &e->watcher, API_EVENTS_WANT, &e->out, NULL);
     if (rc < 0)
-        e->failed = true;
+        api_events_fail(e);
     e->last = rc == 1;
     run_io_resume(e->run);
 }
 
 static ssize_t api_events_read(void *arg, char *data, size_t size) {
     struct api_events *e = arg;
-    if (e->sent == e->out.len && !e->last)
+    if (e->sent == e->out.len && !e->last && !e->failed)
         api_events_fill(e);
     size_t left = e->out.len - e->sent;
     if (left == 0) {
@@ -167,9 +172,8 @@ void api_events_stream(struct server *s, struct http_req *req, struct run *run) 
     json_out_u64(&j, "seq", 0);
     json_out_str(&j, "type", "accepted");
     json_out_str(&j, "id", run->id);
-    json_out_close(&j, '}');
-    if (json_out_end(&j, NULL) < 0 || buf_puts(&e->out, "\n", NULL) < 0)
-        e->failed = true;
+    if (answer_event_close(&j, NULL) < 0)
+        api_events_fail(e);
     api_events_start(e, req, 0);
 }
 

@@ -1,6 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "answer.h"
 #include "api_exec.h"
 #include "execs.h"
 #include "json_out.h"
@@ -27,13 +28,20 @@ static void api_exec_events_changed(struct exec_watcher *w) {
     http_wake(e->req);
 }
 
+/* The answer breaks off behind the last whole event. */
+static void api_exec_events_fail(struct api_exec_events *e) {
+    answer_event_cut(&e->out);
+    e->failed = true;
+}
+
 static ssize_t api_exec_events_read(void *arg, char *data, size_t size) {
     struct api_exec_events *e = arg;
     if (e->sent == e->out.len && !e->last && !e->failed) {
         buf_clear(&e->out);
         e->sent = 0;
         int rc = exec_events(e->x, &e->watcher, API_EXEC_EVENTS_WANT, &e->out, NULL);
-        e->failed = rc < 0;
+        if (rc < 0)
+            api_exec_events_fail(e);
         e->last = rc == 1;
     }
     size_t left = e->out.len - e->sent;
@@ -107,9 +115,8 @@ void api_exec_events_stream(struct http_req *req, struct exec *x, bool cancels) 
     json_out_u64(&j, "seq", 0);
     json_out_str(&j, "type", "accepted");
     json_out_str(&j, "id", x->id);
-    json_out_close(&j, '}');
-    if (json_out_end(&j, NULL) < 0 || buf_puts(&e->out, "\n", NULL) < 0)
-        e->failed = true;
+    if (answer_event_close(&j, NULL) < 0)
+        api_exec_events_fail(e);
     api_exec_events_start(e, req, 0);
 }
 

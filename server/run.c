@@ -64,7 +64,7 @@ static int run_make_steps(struct run *run, const struct run_request *req,
 }
 
 /* The jail's time limits only bound those of its steps; collecting is one more step. */
-static void run_make_room_for_collect(struct run *run) {
+static void run_make_time_for_collect(struct run *run) {
     static const enum limit_id ids[] = {LIMIT_WALL_MS, LIMIT_CPU_MS};
     if (run->request.collect_count == 0)
         return;
@@ -93,7 +93,8 @@ struct run *run_new(struct runs *runs, struct run_request *request,
         err_set(err, ERR_SYSTEM, ENOMEM, "making a run: out of memory");
         return NULL;
     }
-    if (run_make_steps(run, request, admit) < 0 || (request->keep_steps && run_keep_new(run) < 0)) {
+    if (run_make_steps(run, request, admit) < 0 || run_collect_room(run, request) < 0 ||
+        (request->keep_steps && run_keep_new(run) < 0)) {
         run_free(run);
         err_set(err, ERR_SYSTEM, ENOMEM, "making a run: out of memory");
         return NULL;
@@ -110,7 +111,7 @@ struct run *run_new(struct runs *runs, struct run_request *request,
     run->created_ns = clock_mono_ns();
     run->request = *request;
     memset(request, 0, sizeof(*request));
-    run_make_room_for_collect(run);
+    run_make_time_for_collect(run);
     return run;
 }
 

@@ -202,6 +202,9 @@ int run_exec_step(struct run *run, size_t index, const struct wire_open *open, s
 int run_exec_collect(struct run *run, struct err *err);
 
 /* run_collect.c */
+/* Before it has its request: the memory that it takes to say of each pattern that there is nothing.
+ * -1: there is none. */
+int run_collect_room(struct run *run, const struct run_request *request);
 void run_collect_event(void *arg, uint32_t events);
 /* Parses the bundle into run->files. */
 void run_collect_parse(struct run *run);

@@ -17,8 +17,6 @@ void run_collect_event(void *arg, uint32_t events) {
     struct run_stream *s = arg;
     struct run *run = s->run;
     (void)events;
-    if (run->bundle.max == 0)
-        buf_init(&run->bundle, RUN_COLLECT_MAX);
     char *to = buf_reserve(&run->bundle, RUN_COLLECT_READ, NULL);
     if (to == NULL) {
         run->collect_error = "too_large";
@@ -39,11 +37,22 @@ void run_collect_event(void *arg, uint32_t events) {
     run_settle(run);
 }
 
-/* When nothing could be collected, each pattern is answered with the reason. */
+int run_collect_room(struct run *run, const struct run_request *req) {
+    size_t bytes = sizeof(struct bundle_record); /* the end */
+    if (req->collect_count == 0)
+        return 0;
+    for (size_t i = 0; i < req->collect_count; i++)
+        bytes += sizeof(struct bundle_record) + strlen(req->collect[i]);
+    buf_init(&run->bundle, RUN_COLLECT_MAX);
+    run->files = calloc(req->collect_count + 1, sizeof(*run->files));
+    return run->files != NULL && buf_reserve(&run->bundle, bytes, NULL) != NULL ? 0 : -1;
+}
+
+/* When nothing could be collected, each pattern is answered with the reason. There is room for
+ * that: memory may be short. */
 static void run_collect_none(struct run *run) {
     const struct run_request *req = &run->request;
-    buf_done(&run->bundle);
-    buf_init(&run->bundle, RUN_COLLECT_MAX);
+    buf_clear(&run->bundle);
     for (size_t i = 0; i < req->collect_count; i++)
         bundle_error(&run->bundle, BUNDLE_IO, req->collect[i], strlen(req->collect[i]), NULL);
     bundle_end(&run->bundle, NULL);
@@ -86,23 +95,30 @@ static int run_collect_walk(const struct buf *bundle, struct run_file *files, si
     return 0;
 }
 
+/* Rows for so many; the first are there. */
+static int run_collect_rows(struct run *run, size_t count) {
+    if (count <= run->request.collect_count)
+        return 0;
+    struct run_file *rows = calloc(count, sizeof(*rows));
+    if (rows == NULL)
+        return -1;
+    free(run->files);
+    run->files = rows;
+    return 0;
+}
+
 void run_collect_parse(struct run *run) {
     size_t count = 0;
     if (run->request.collect_count == 0)
         return;
     if (run->collect_error == NULL &&
-        (run->bundle.data == NULL || run_collect_walk(&run->bundle, NULL, &count) < 0))
-        run->collect_error = "internal"; /* cut short, or not what a collector writes */
-    if (run->collect_error != NULL) {
+        (run->bundle.len == 0 || run_collect_walk(&run->bundle, NULL, &count) < 0 ||
+         run_collect_rows(run, count) < 0))
+        run->collect_error = "internal"; /* cut short, not what a collector writes, no memory */
+    if (run->collect_error != NULL)
         run_collect_none(run);
-        if (run_collect_walk(&run->bundle, NULL, &count) < 0)
-            return;
-    }
-    run->files = calloc(count + 1, sizeof(*run->files));
-    if (run->files == NULL)
-        return;
-    run_collect_walk(&run->bundle, run->files, &count);
-    run->file_count = count;
+    if (run_collect_walk(&run->bundle, run->files, &count) == 0)
+        run->file_count = count;
 }
 
 int run_collect_restore(struct run *run) {

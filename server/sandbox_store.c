@@ -318,8 +318,12 @@ static void sandbox_store_removed(struct work_job *job) {
 
 void sandbox_store_remove(struct sandboxes *s, const char *id) {
     struct sandbox_store_job *j = calloc(1, sizeof(*j));
-    if (j == NULL)
-        return; /* the next start finds it */
+    if (j == NULL) { /* then here and now */
+        struct sandbox_store_job here;
+        str_copy(here.id, sizeof(here.id), id);
+        sandbox_store_remove_run(&here.job);
+        return;
+    }
     j->job = (struct work_job){.run = sandbox_store_remove_run, .done = sandbox_store_removed};
     str_copy(j->id, sizeof(j->id), id);
     work_add(s->work, &j->job);

@@ -15,6 +15,7 @@
 #include "json_memory.h"
 
 #define STORE_FILE_DEPTH 16
+#define STORE_FILE_ENTRIES 2048 /* bytes, on the stack for each level */
 
 json_t *store_file_read(int dir, const char *name, size_t max, struct err *err) {
     struct buf b;
@@ -32,29 +33,33 @@ json_t *store_file_read(int dir, const char *name, size_t max, struct err *err) 
     return root;
 }
 
+/* Without opendir(): what is to go goes also when memory is short. */
 static void store_file_empty_below(int dir, const char *keep, int depth) {
-    int copy = fcntl(dir, F_DUPFD_CLOEXEC, 0);
-    DIR *d = copy >= 0 ? fdopendir(copy) : NULL;
-    if (d == NULL) {
-        fd_close(&copy);
+    union {
+        struct dirent64 entry; /* for its alignment */
+        char bytes[STORE_FILE_ENTRIES];
+    } list;
+    ssize_t n;
+    if (lseek(dir, 0, SEEK_SET) < 0)
         return;
+    while ((n = getdents64(dir, list.bytes, sizeof(list.bytes))) > 0) {
+        const struct dirent64 *e;
+        for (ssize_t at = 0; at < n; at += e->d_reclen) {
+            e = (const struct dirent64 *)(const void *)(list.bytes + at);
+            if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
+                (keep != NULL && strcmp(e->d_name, keep) == 0))
+                continue;
+            if (unlinkat(dir, e->d_name, 0) == 0 || (errno != EISDIR && errno != EPERM) ||
+                depth == 0)
+                continue;
+            fd_cleanup int sub =
+                openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+            if (sub < 0)
+                continue;
+            store_file_empty_below(sub, NULL, depth - 1);
+            (void)unlinkat(dir, e->d_name, AT_REMOVEDIR);
+        }
     }
-    rewinddir(d);
-    const struct dirent *e;
-    while ((e = readdir(d)) != NULL) {
-        if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0 ||
-            (keep != NULL && strcmp(e->d_name, keep) == 0))
-            continue;
-        if (unlinkat(dir, e->d_name, 0) == 0 || (errno != EISDIR && errno != EPERM) || depth == 0)
-            continue;
-        fd_cleanup int sub =
-            openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-        if (sub < 0)
-            continue;
-        store_file_empty_below(sub, NULL, depth - 1);
-        (void)unlinkat(dir, e->d_name, AT_REMOVEDIR);
-    }
-    closedir(d);
 }
 
 void store_file_empty(int dir, const char *keep) {
