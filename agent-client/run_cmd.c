@@ -128,7 +128,8 @@ static int run_cmd_finish(struct run_cmd *c, struct err *err) {
     run_cmd_kept(c);
     if (broken) {
         say_line("%s", err->text);
-        return code != 0 ? code : CLIENT_EXIT_TROUBLE;
+        /* Who asked for the answer reads the end there, and it is not there. */
+        return code != 0 && !c->options.json ? code : CLIENT_EXIT_TROUBLE;
     }
     return code;
 }
