@@ -180,6 +180,6 @@ void api_answer_when_done(struct server *s, struct http_req *req, struct run *ru
     req->owner = a;
     req->gone = api_answer_gone;
     /* Only who asked for the run decides over it by leaving; he who cancels it has decided. */
-    req->half_close_is_gone = run->cancel_on_disconnect && run->cancel == CAUSE_NONE;
+    http_half_close_is_gone(req, run->cancel_on_disconnect && run->cancel == CAUSE_NONE);
     run_watch(run, &a->watcher);
 }

@@ -201,6 +201,6 @@ void api_exec_answer_when_done(struct server *s, struct http_req *req, struct ex
     a->watcher.changed = api_exec_waiter_changed;
     req->owner = a;
     req->gone = api_exec_waiter_gone;
-    req->half_close_is_gone = when == API_EXEC_CANCELS;
+    http_half_close_is_gone(req, when == API_EXEC_CANCELS);
     exec_watch(x, &a->watcher);
 }

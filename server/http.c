@@ -29,10 +29,6 @@ void http_run_soon(struct http *h) {
     loop_defer(h->loop, &h->run, http_run, h);
 }
 
-static void http_timer(void *arg) {
-    http_run(arg);
-}
-
 /* Lets libmicrohttpd work, then arranges for its next time-out. It reads what one buffer holds of
  * each connection: what is there still, of an upload, need not wait for a round of the loop. */
 static void http_run(void *arg) {
@@ -56,7 +52,7 @@ static void http_run(void *arg) {
     }
     uint64_t due = clock_mono_ns() + ms * CLOCK_NS_PER_MS;
     if (h->timer.slot == 0 || h->timer.due_ns > due)
-        loop_timer_at(h->loop, &h->timer, due, http_timer, h, NULL);
+        loop_timer_at(h->loop, &h->timer, due, http_run, h, NULL);
 }
 
 static void http_event(void *arg, uint32_t events) {
@@ -138,6 +134,13 @@ static void http_hangup_again(void *arg) {
     http_hangup(arg, EPOLLRDHUP);
 }
 
+/* It may have come while the request was read, or worked on. */
+void http_half_close_is_gone(struct http_req *req, bool gone) {
+    req->half_close_is_gone = gone;
+    if (gone && req->asleep && req->conn->half_closed)
+        loop_defer(req->http->loop, &req->conn->again, http_hangup_again, req->conn);
+}
+
 void http_sleep(struct http_req *req) {
     struct http_conn *c = req->conn;
     req->asleep = true;
@@ -146,8 +149,7 @@ void http_sleep(struct http_req *req) {
     if (req->phase == HTTP_BODY)
         http_deadline(c, 0);
     MHD_suspend_connection(req->mhd);
-    if (c->half_closed && req->half_close_is_gone)
-        loop_defer(c->http->loop, &c->again, http_hangup_again, c);
+    http_half_close_is_gone(req, req->half_close_is_gone);
 }
 
 void http_wake(struct http_req *req) {

@@ -134,8 +134,7 @@ struct http_req {
     struct idempotency_claim *idem; /* whose answer is kept; NULL = none's */
     void *owner;
     void (*gone)(struct http_req *req);
-    /* A client that closed only its sending side counts as gone, too. */
-    bool half_close_is_gone;
+    bool half_close_is_gone;      /* see http_half_close_is_gone() */
     struct accounts_token *token; /* who asks; counted; NULL = nobody (a public route) */
     const char *user;             /* = user_name */
     char user_name[ACCOUNTS_NAME_SIZE];
@@ -226,3 +225,6 @@ void http_reply_stream(struct http_req *req, int status, const char *type, uint6
 void http_release(struct http *h, const struct api_error *error);
 /* The stream has something to say, or the upload can take more. Idempotent. */
 void http_wake(struct http_req *req);
+/* From here on a client that closed only its sending side counts as gone, too, also one that did so
+ * before: `gone` is called in this round of the loop or later, not from within. */
+void http_half_close_is_gone(struct http_req *req, bool gone);

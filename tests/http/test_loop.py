@@ -1,6 +1,7 @@
 """What is large is worked off by threads or in pieces: the server's one loop is never held."""
 
 import base64
+import json
 import os
 import secrets
 import signal
@@ -155,3 +156,27 @@ def _(_):
         entries[50000]["size"] = 6
         got = status(box.sync(entries), 200).json()
         check.equal(sorted(got["missing"]), sorted(names[:50000] + names[50001:]), "missing then")
+
+
+@test("a large run that is cancelled, or whose client goes, while it is copied ends as such and leaves nothing")
+def _(pair):
+    data = "x" * (4 * MIB)
+    for _ in range(6):
+        one = pair.client.submit(argv=["sleep", "30"], stdin=data)
+        status(pair.client.delete("/v1/runs/" + one), 200, 202, 204)
+        check.ended(pair.client.wait_done(one), "cancelled")
+    before = {run["id"] for run in pair.client.get("/v1/runs?limit=50").json()["runs"]}
+    body = json.dumps(pair.client.marked({
+        "argv": ["sleep", "30"], "stdin": data, "cancel_on_disconnect": True})).encode()
+    for _ in range(6):
+        gone = pair.client.connection()
+        gone.request("POST", "/v1/runs", body, pair.client.headers(body=body))
+        gone.close()
+
+    def ended():
+        listed = pair.client.get("/v1/runs?limit=50").json()["runs"]
+        new = [run["id"] for run in listed if run["id"] not in before and run["state"] == "done"]
+        return new if len(new) == 6 else None
+
+    for one in check.eventually(ended, 10, "the end of all of them"):
+        check.ended(pair.client.fetch(one), "lost_client")
