@@ -75,8 +75,9 @@ class Engine:
         command = ["unshare", "--mount", "--propagation", "slave"] + self.command()
         with open(self.work + "/log", "ab") as out:
             self.child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-            )
+                command, cwd=self.work, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                start_new_session=True
+            )  # Podman's conmon leaves a file where it runs
         harness.watch(self.child.pid)
         end = time.monotonic() + seconds
         while True:
