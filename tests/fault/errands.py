@@ -91,6 +91,7 @@ class Exec(Errand):
 class Agent(Exec):
     def go(self, **environment):
         self.write("sums.py", "wrong\n")
+        self.write("check.sh", "grep -q right sums.py\n")  # what a verifier names is write-protected
         self.before = self.tree()
         script = [
             {"calls": [("read", {"path": "sums.py"})]},
@@ -100,7 +101,7 @@ class Agent(Exec):
         ] + [{"text": "That was all."}] * 20
         with ModelServer(script) as model:
             return self.pinfold(
-                "agent", "make it right", "--verify", "grep -q right sums.py", "--model-url",
+                "agent", "make it right", "--verify", "sh check.sh", "--model-url",
                 model.url, "--model", "scripted", "--rules", self.rules, "--json", "--max-iters",
                 "12", timeout=60, **environment,
             )
@@ -111,7 +112,7 @@ class Agent(Exec):
             check.equal(seen, b"right\n", "sums.py")
         else:
             check.member(seen, (b"right\n", b"wrong\n"), "sums.py after a failure")
-        check.equal(sorted(os.listdir(self.path)), ["sums.py"], "files in the workspace")
+        check.equal(sorted(os.listdir(self.path)), ["check.sh", "sums.py"], "files in the workspace")
         self.journal()
 
 
