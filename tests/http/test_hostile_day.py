@@ -63,9 +63,12 @@ class Tenant:
     def __init__(self, client):
         self.client, self.go, self.over, self.busy = client, threading.Event(), False, 0
         self.lock, self.wrong, self.threads = threading.Lock(), [], []
+
+    def comes(self):
         for number in range(THREADS):
             self.threads.append(threading.Thread(target=self.day, args=(random.Random(number),)))
             self.threads[-1].start()
+        return self
 
     def count(self, by):
         with self.lock:
@@ -232,8 +235,8 @@ def _(_):
         written = n.request("PUT", "/v1/sandboxes/%s/files/workspace/secret" % theirs["box"],
                             canary.SECRET.encode())
         check.true(written.status < 300, "writing in the sandbox: %d" % written.status)
-        honest = Honest(tenant(pair, "hal", **QUOTA))
-        hostile = Hostile(pair, m, theirs)
+        honest = Honest(tenant(pair, "hal", **QUOTA)).comes()
+        hostile = Hostile(pair, m, theirs).comes()
         try:
             waits = takes_turns(honest, hostile, n)
         finally:
