@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAIN_SECONDS 8
+#define MAIN_SECONDS 8 /* or what ESCAPE_SECONDS says: an emulated processor is slow */
 
 extern const struct attempt *const __start_attempts[];
 extern const struct attempt *const __stop_attempts[];
@@ -135,7 +135,8 @@ static int main_list(void) {
 
 static _Noreturn void main_attempt(const struct attempt *a) {
     char room[16];
-    alarm(MAIN_SECONDS);
+    const char *seconds = getenv("ESCAPE_SECONDS");
+    alarm(seconds ? (unsigned)strtoul(seconds, NULL, 10) : MAIN_SECONDS);
     errno = 0;
     long result = a->run();
     main_say("RESULT", result == -1 ? main_error(errno, room, sizeof room) : "OK", main_count);

@@ -22,6 +22,7 @@ Attempts in C are in build/tests/escape; nothing else is needed where this runs 
 import argparse
 import base64
 import concurrent.futures
+import json
 import os
 import re
 import signal
@@ -49,6 +50,7 @@ from ground import Ground
 POLICIES = ("default", "ci", "judge")
 BACKENDS = ("native", "docker")
 WORKERS = 3
+PATIENCE = float(os.environ.get("PINFOLD_TEST_PATIENCE", "1"))  # on machines that are slower by this
 
 # What a back end cannot refuse, by the attempt's title: the outcome, and what it comes to. Each is
 # shown in the table, and deploy/SECURITY.md tells of it.
@@ -84,13 +86,20 @@ def listed():
     text = subprocess.run([BINARY, "--list"], capture_output=True, text=True, check=True).stdout
     first, *rest = [line.split("\t") for line in text.splitlines()]
     names = ("mem_bytes", "disk_bytes", "inodes", "pids", "open_files")
-    limits = dict(zip(names, map(int, first[1:])), wall_ms=12000, cpu_ms=9000, output_bytes=65536)
+    limits = dict(zip(names, map(int, first[1:])), wall_ms=int(12000 * PATIENCE), cpu_ms=int(9000 * PATIENCE), output_bytes=65536)
     found = []
     for kind, name, right, most, what in rest:
         one = Attempt(kind, what, "c", right, name, int(most))
         one.again = name.startswith("probe_")
         found.append(one)
     return limits, found
+
+
+def within(limits, policy):
+    """The limits, none of them above what the policy allows."""
+    with open(os.path.join(HERE, "..", "..", "policies", policy + ".json"), encoding="utf-8") as file:
+        rows = json.load(file)["limits"]
+    return {name: min(value, rows[name]["ceiling"]) if name in rows else value for name, value in limits.items()}
 
 
 class Caller(client.Client):
@@ -129,11 +138,12 @@ def parse(text, nonce):
 class Suite:
     def __init__(self, backend, policy, pair, ground, limits):
         self.backend, self.policy, self.pair, self.ground = backend, policy, pair, ground
-        self.limits = limits
+        self.limits = within(limits, policy)
         self.caller = Caller(pair.port, pair.token, context=pair.context).choose(policy, backend)
         self.program = {"path": "escape", "mode": "0755", "encoding": "base64",
                         "content": base64.b64encode(harness_binary()).decode()}
-        self.environment = dict(ground.environment(), ESCAPE_SECRETS=":".join(escape.SECRETS))
+        self.environment = dict(ground.environment(), ESCAPE_SECRETS=":".join(escape.SECRETS),
+                                ESCAPE_SECONDS=str(int(8 * PATIENCE)))
 
     def made(self, attempt):
         """-> Outcome"""
@@ -365,7 +375,10 @@ def choose(arguments):
         attempts = [one for one in attempts if arguments.kind in one.kind]
     if arguments.only:
         attempts = [one for one in attempts if re.search(arguments.only, one.title(), re.I)]
-    return limits, share.of(sorted(attempts, key=lambda one: one.kind), arguments.share)
+    attempts = share.of(sorted(attempts, key=lambda one: one.kind), arguments.share)
+    if not attempts:
+        sys.exit("run.py: no attempt is chosen by that; --list shows all")
+    return limits, attempts
 
 
 def names(text, known):
