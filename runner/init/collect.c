@@ -158,44 +158,53 @@ static size_t collect_component(const char *s) {
     return strcspn(s, "/");
 }
 
-/* Does `path` match `pattern`, component by component? A "**" component matches any number of them.
- */
-static bool collect_match(const char *pattern, const char *path) {
+/* Does the first component of `path` match that of `pattern`? */
+static bool collect_match_one(const char *pattern, const char *path) {
     char one[256];
     char name[256];
-    for (;;) {
-        size_t n = collect_component(pattern);
-        if (n == 2 && memcmp(pattern, "**", 2) == 0) {
-            if (pattern[2] == '\0') {
+    size_t n = collect_component(pattern);
+    size_t m = collect_component(path);
+    if (n >= sizeof one || m >= sizeof name) {
+        return false;
+    }
+    memcpy(one, pattern, n);
+    one[n] = '\0';
+    memcpy(name, path, m);
+    name[m] = '\0';
+    return fnmatch(one, name, FNM_NOESCAPE) == 0;
+}
+
+static const char *collect_next(const char *s) {
+    s += collect_component(s);
+    return *s != '\0' ? s + 1 : NULL;
+}
+
+/* Does `path` match `pattern`, component by component? A "**" component matches any number of them;
+ * as the last one, at least one. Only the last "**" that was met can have to take one more: what an
+ * earlier one could take in its place, that one takes as well. So the work is bounded by the
+ * product of both lengths, whoever wrote pattern and names. */
+static bool collect_match(const char *pattern, const char *path) {
+    const char *again = NULL; /* behind the last "**" … */
+    const char *rest = NULL;  /* … and what it leaves to that */
+    while (path != NULL) {
+        if (pattern != NULL && collect_component(pattern) == 2 && memcmp(pattern, "**", 2) == 0) {
+            pattern = collect_next(pattern);
+            if (pattern == NULL) {
                 return true;
             }
-            pattern += 3;
-            for (const char *rest = path; rest != NULL;) {
-                if (collect_match(pattern, rest)) {
-                    return true;
-                }
-                rest = strchr(rest, '/');
-                rest = rest ? rest + 1 : NULL;
-            }
+            again = pattern;
+            rest = path;
+        } else if (pattern != NULL && collect_match_one(pattern, path)) {
+            pattern = collect_next(pattern);
+            path = collect_next(path);
+        } else if (rest == NULL || (rest = collect_next(rest)) == NULL) {
             return false;
+        } else {
+            pattern = again;
+            path = rest;
         }
-        size_t m = collect_component(path);
-        if (n >= sizeof one || m >= sizeof name) {
-            return false;
-        }
-        memcpy(one, pattern, n);
-        one[n] = '\0';
-        memcpy(name, path, m);
-        name[m] = '\0';
-        if (fnmatch(one, name, FNM_NOESCAPE) != 0) {
-            return false;
-        }
-        if (pattern[n] == '\0' || path[m] == '\0') {
-            return pattern[n] == path[m];
-        }
-        pattern += n + 1;
-        path += m + 1;
     }
+    return pattern == NULL;
 }
 
 static int collect_walk(struct collect *c, int dirfd, size_t len, unsigned depth);

@@ -296,6 +296,15 @@ def glob(pair, pattern, wanted):
 table([("collect %s" % pattern, None, pattern, wanted) for pattern, wanted in GLOBS], glob)
 
 
+@test("what a pattern costs is bounded by its length and the names', however often it may begin anew", case=120)
+def _(pair):
+    deep = "d=.; for i in $(seq 40); do d=$d/a; mkdir $d; done; touch $d/b"
+    patterns = ["**/a/" * 14 + "c", "**/*a*a*a/" * 14 + "c", "**/" * 50 + "b", "**/a/" * 14 + "b"]
+    answer = check.ok(pair.client.sh(deep, collect=patterns))
+    check.equal([one.get("error") for one in answer["files"]], ["not_found", "not_found", None, None], "errors")
+    check.equal({one["path"] for one in answer["files"][2:]}, {"a/" * 40 + "b"}, "what was found")
+
+
 def bad_collect(pair, pattern):
     check.error(pair.client.send(argv=["true"], collect=[pattern]), 400, field="/collect/0")
 
