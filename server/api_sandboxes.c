@@ -205,35 +205,29 @@ int api_sandboxes_check_quota(struct server *s, const struct http_req *req,
 }
 
 static struct sandbox *api_sandboxes_make(struct server *s, struct http_req *req,
+                                          const struct sandbox_request *r,
                                           struct api_error *error) {
-    struct sandbox_request r;
     struct sandbox_spec spec;
     struct sandbox *sb = NULL;
     memset(&spec, 0, sizeof(spec));
-    const char *body = req->body != NULL ? req->body : "{}";
-    size_t len = req->body != NULL ? req->body_len : 2;
-    if (api_sandboxes_check_room(s, req, error) < 0 ||
-        sandbox_request_decode(body, len, &r, error) < 0)
-        return NULL;
     if (traces_begin(s, req, NULL, &spec.trace, NULL, NULL) < 0)
         api_error_memory(error);
-    else if (api_sandboxes_spec(s, &r, req, &spec, error) == 0 &&
+    else if (api_sandboxes_spec(s, r, req, &spec, error) == 0 &&
              api_sandboxes_check_quota(s, req, &spec, 1, error) == 0)
         sb = sandboxes_create(&s->sandboxes, &spec, error);
     sandbox_spec_done(&spec);
-    sandbox_request_done(&r);
     return sb;
 }
 
-void api_sandboxes_create(struct server *s, struct http_req *req, const struct route_args *args) {
-    (void)args;
+static void api_sandboxes_decoded(struct server *s, struct http_req *req,
+                                  const struct sandbox_request *r) {
     struct api_error error = {0};
     struct api_sandboxes_waiter *a = calloc(1, sizeof(*a));
     struct sandbox *sb = NULL;
     if (a == NULL)
         api_error_memory(&error);
-    else
-        sb = api_sandboxes_make(s, req, &error);
+    else if (api_sandboxes_check_room(s, req, &error) == 0)
+        sb = api_sandboxes_make(s, req, r, &error);
     if (sb == NULL) {
         free(a);
         http_reply_error(req, &error);
@@ -245,6 +239,79 @@ void api_sandboxes_create(struct server *s, struct http_req *req, const struct r
     req->owner = a;
     req->gone = api_sandboxes_left;
     sandbox_wait_open(sb, &a->wait);
+}
+
+/* A large body is decoded by a worker. */
+
+struct api_sandboxes_job {
+    struct work_job job; /* first: a job is its request */
+    struct server *server;
+    struct http_req *req; /* NULL = the client is gone */
+    char *body;
+    size_t len;
+    struct sandbox_request request;
+    struct api_error error;
+    int rc;
+};
+
+static void api_sandboxes_gone(struct http_req *req) {
+    struct api_sandboxes_job *j = req->owner;
+    j->req = NULL;
+}
+
+static void api_sandboxes_decode(struct work_job *job) {
+    struct api_sandboxes_job *j = (struct api_sandboxes_job *)(void *)job;
+    j->rc = sandbox_request_decode(j->body, j->len, &j->request, &j->error);
+    free(j->body);
+    j->body = NULL;
+}
+
+static void api_sandboxes_decode_done(struct work_job *job) {
+    struct api_sandboxes_job *j = (struct api_sandboxes_job *)(void *)job;
+    if (j->req != NULL) {
+        j->req->gone = NULL;
+        if (j->rc == 0)
+            api_sandboxes_decoded(j->server, j->req, &j->request);
+        else
+            http_reply_error(j->req, &j->error);
+    }
+    sandbox_request_done(&j->request);
+    free(j);
+}
+
+static void api_sandboxes_decode_later(struct server *s, struct http_req *req) {
+    struct api_error error = {0};
+    struct api_sandboxes_job *j = calloc(1, sizeof(*j));
+    if (j == NULL) {
+        api_error_memory(&error);
+        http_reply_error(req, &error);
+        return;
+    }
+    j->server = s;
+    j->req = req;
+    j->body = http_take_body(req, &j->len);
+    j->job = (struct work_job){.run = api_sandboxes_decode, .done = api_sandboxes_decode_done};
+    req->owner = j;
+    req->gone = api_sandboxes_gone;
+    work_add(s->work, &j->job);
+}
+
+void api_sandboxes_create(struct server *s, struct http_req *req, const struct route_args *args) {
+    (void)args;
+    struct api_error error = {0};
+    struct sandbox_request r;
+    const char *body = req->body != NULL ? req->body : "{}";
+    size_t len = req->body != NULL ? req->body_len : 2;
+    if (api_sandboxes_check_room(s, req, &error) < 0) {
+        http_reply_error(req, &error);
+    } else if (len > SERVER_INLINE_MAX) {
+        api_sandboxes_decode_later(s, req);
+    } else if (sandbox_request_decode(body, len, &r, &error) < 0) {
+        http_reply_error(req, &error);
+    } else {
+        api_sandboxes_decoded(s, req, &r);
+        sandbox_request_done(&r);
+    }
 }
 
 /* Looking. */

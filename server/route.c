@@ -13,7 +13,8 @@
 #include "server.h"
 #include "str.h"
 
-/* A body that nobody asked for. */
+/* A body that nobody asked for, and one that is decoded on the loop's thread: a few hundred bytes
+ * would do, and what takes the decoder longest (a number without end) stays about a millisecond. */
 #define ROUTE_IDLE_BODY_MAX (64u * 1024)
 /* A user may have so many times as many requests open as there are connections left, and this part
  * of all of them in any case: when many users are busy they wait, and nobody is refused. */
@@ -35,7 +36,7 @@
 #define ROUTE_FILES_GET (ACCOUNTS_FILES | ACCOUNTS_READ)
 
 const struct route route_table[] = {
-    {"POST", "/v1/runs", ROUTE_BODY | ROUTE_KEYED, api_runs_create, ROUTE_RUN},
+    {"POST", "/v1/runs", ROUTE_BODY | ROUTE_LARGE | ROUTE_KEYED, api_runs_create, ROUTE_RUN},
     {"GET", "/v1/runs", 0, api_runs_list, ROUTE_RUN_GET},
     {"GET", "/v1/runs/{}", 0, api_runs_get, ROUTE_RUN_GET},
     {"DELETE", "/v1/runs/{}", 0, api_runs_delete, ROUTE_RUN},
@@ -43,7 +44,8 @@ const struct route route_table[] = {
     {"GET", "/v1/runs/{}/events", 0, api_events_get, ROUTE_RUN_GET},
     {"GET", "/v1/runs/{}/steps/{}/stdout", 0, api_raw_stdout, ROUTE_RUN_GET},
     {"GET", "/v1/runs/{}/steps/{}/stderr", 0, api_raw_stderr, ROUTE_RUN_GET},
-    {"POST", "/v1/sandboxes", ROUTE_BODY | ROUTE_KEYED, api_sandboxes_create, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes", ROUTE_BODY | ROUTE_LARGE | ROUTE_KEYED, api_sandboxes_create,
+     ROUTE_SANDBOX},
     {"GET", "/v1/sandboxes", 0, api_sandboxes_list, ROUTE_SANDBOX_GET},
     {"GET", "/v1/sandboxes/{}", 0, api_sandboxes_get, ROUTE_SANDBOX_GET},
     {"DELETE", "/v1/sandboxes/{}", 0, api_sandbox_life_delete, ROUTE_SANDBOX},
@@ -67,7 +69,7 @@ const struct route route_table[] = {
     {"GET", "/v1/sandboxes/{}/watch/{*}", 0, api_files_watch, ROUTE_FILES_GET},
     {"GET", "/v1/sandboxes/{}/archive/{*}", 0, api_archive_get, ROUTE_FILES_GET},
     {"PUT", "/v1/sandboxes/{}/archive/{*}", ROUTE_UPLOAD, api_archive_put, ROUTE_FILES},
-    {"POST", "/v1/sandboxes/{}/exec", ROUTE_BODY, api_exec_create, ROUTE_SANDBOX},
+    {"POST", "/v1/sandboxes/{}/exec", ROUTE_BODY | ROUTE_LARGE, api_exec_create, ROUTE_SANDBOX},
     {"GET", "/v1/sandboxes/{}/exec", 0, api_exec_list, ROUTE_SANDBOX_GET},
     {"GET", "/v1/sandboxes/{}/exec/{}", 0, api_exec_get, ROUTE_SANDBOX_GET},
     {"DELETE", "/v1/sandboxes/{}/exec/{}", 0, api_exec_delete, ROUTE_SANDBOX},
@@ -78,7 +80,7 @@ const struct route route_table[] = {
     {"POST", "/v1/sandboxes/{}/exec/{}/stdin", ROUTE_RAW, api_exec_stdin_post, ROUTE_SANDBOX},
     {"POST", "/v1/sandboxes/{}/exec/{}/signal", 0, api_exec_signal, ROUTE_SANDBOX},
     {"POST", "/v1/sandboxes/{}/exec/{}/resize", 0, api_exec_resize, ROUTE_SANDBOX},
-    {"POST", "/v1/sandboxes/{}/sync", ROUTE_BODY, api_sync_post, ROUTE_FILES},
+    {"POST", "/v1/sandboxes/{}/sync", ROUTE_BODY | ROUTE_LARGE, api_sync_post, ROUTE_FILES},
     {"GET", "/v1/sandboxes/{}/changes", 0, api_sync_changes, ROUTE_FILES_GET},
     {"PUT", "/v1/blobs/{}", ROUTE_UPLOAD, api_blobs_put, ROUTE_FILES},
     {"GET", "/v1/blobs/{}", 0, api_blobs_get, ROUTE_FILES_GET},
@@ -241,7 +243,7 @@ int route_begin(void *server, struct http_req *req, uint64_t *body_max, struct a
     if ((r->flags & (ROUTE_BODY | ROUTE_UPLOAD)) != 0 && s->draining)
         return api_error_set(error, 503, "draining", NULL,
                              "The server is about to stop and takes no new work.");
-    *body_max = (r->flags & ROUTE_BODY) != 0  ? SERVER_BODY_MAX
+    *body_max = (r->flags & ROUTE_LARGE) != 0 ? SERVER_BODY_MAX
                 : (r->flags & ROUTE_RAW) != 0 ? SERVER_RAW_MAX
                                               : ROUTE_IDLE_BODY_MAX;
     if ((r->flags & ROUTE_UPLOAD) != 0) {

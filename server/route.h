@@ -27,6 +27,7 @@ struct route_args {
 enum route_flag {
     ROUTE_PUBLIC = 1, /* no token needed */
     ROUTE_BODY = 4,   /* takes a JSON body; others ignore a short one */
+    ROUTE_LARGE = 2,  /* … which may be large: its handler has a worker decode one that is */
     ROUTE_KEYED = 32, /* makes something: an Idempotency-Key counts */
     ROUTE_RAW = 16,   /* takes a body of any type, at most SERVER_RAW_MAX bytes */
     ROUTE_UPLOAD = 8, /* called when the headers are in, and takes the body in pieces:

@@ -27,15 +27,14 @@ static void sync_op_free_run(struct work_job *job) {
     sync_tree_done(&op->tree);
     sync_index_done(&op->index);
     sync_request_done(&op->want);
-    free(op->pins);
     free(op->needs);
     fd_close(&op->dir);
     free(op);
 }
 
 static void sync_op_free(struct sync_op *op) {
-    for (size_t i = 0; i < op->pin_count; i++)
-        blobs_unpin(op->blobs, op->user, op->pins[i]);
+    blobs_unpin_all(op->blobs, op->user, op->pins, op->pin_count);
+    op->pins = NULL;
     op->job = (struct work_job){.run = sync_op_free_run};
     if (op->part != NULL && op->plan.count > SYNC_FREE_INLINE)
         work_add(op->part->means.work, &op->job);

@@ -70,9 +70,7 @@ struct sync_root *sync_root(struct sync_part *part, const char *path, struct api
 void sync_root_unpin(struct sync_root *root) {
     struct sync_part *part = root->part;
     loop_timer_stop(sandbox_loop(part->sandbox), &root->unpin);
-    for (size_t i = 0; i < root->pin_count; i++)
-        blobs_unpin(part->means.blobs, sandbox_owner(part->sandbox), root->pins[i]);
-    free(root->pins);
+    blobs_unpin_all(part->means.blobs, sandbox_owner(part->sandbox), root->pins, root->pin_count);
     root->pins = NULL;
     root->pin_count = 0;
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,8 @@
 /* How many blobs are removed from the disk per turn of the loop: a user may have hundreds of
  * thousands. */
 #define BLOBS_SWEEP 16u
+/* And how many pins are taken back: a manifest has hundreds of thousands. */
+#define BLOBS_UNPIN 1000u
 /* The time of a file is moved at most this often: it only has to survive a restart roughly. */
 #define BLOBS_TOUCH_MS ((uint64_t)60 * 60 * 1000)
 
@@ -55,13 +58,19 @@ void blobs_name(char name[BLOBS_NAME_SIZE], const char *user, const unsigned cha
         snprintf(name, BLOBS_NAME_SIZE, "%.2s/%s", hex, hex + 2);
 }
 
-/* The table. */
+/* The table. A manifest may name what nobody has ever hashed: with a key that is not known outside,
+ * its author cannot have all of it in one bucket, where each would be looked for behind all others.
+ */
 
 static size_t blobs_bucket(const struct blobs *b, const struct blobs_user *u,
                            const unsigned char *sha256) {
+    unsigned char text[BLOBS_SHA256_SIZE + sizeof(u)], out[crypto_shorthash_BYTES];
     uint64_t key;
-    memcpy(&key, sha256, sizeof(key));
-    return (size_t)(key ^ ((uintptr_t)u >> 4)) & (b->buckets - 1);
+    memcpy(text, sha256, BLOBS_SHA256_SIZE);
+    memcpy(text + BLOBS_SHA256_SIZE, &u, sizeof(u));
+    (void)crypto_shorthash(out, text, sizeof(text), b->seed);
+    memcpy(&key, out, sizeof(key));
+    return (size_t)key & (b->buckets - 1);
 }
 
 struct blobs_link *blobs_find(struct blobs *b, const struct blobs_user *u,
@@ -281,6 +290,40 @@ void blobs_unpin(struct blobs *b, const char *user, const unsigned char *sha256)
     }
 }
 
+/* Pins that are taken back, the next ones first. */
+static void blobs_unpin_turn(void *arg) {
+    struct blobs *b = arg;
+    struct blobs_unpins *n = b->unpins;
+    for (unsigned i = 0; i < BLOBS_UNPIN && n->count > 0; i++)
+        blobs_unpin(b, n->user, n->pins[--n->count]);
+    if (n->count == 0) {
+        b->unpins = n->next;
+        free(n->pins);
+        free(n);
+    }
+    if (b->unpins != NULL)
+        loop_defer(b->options.loop, &b->unpin, blobs_unpin_turn, b);
+}
+
+void blobs_unpin_all(struct blobs *b, const char *user, unsigned char (*pins)[BLOBS_SHA256_SIZE],
+                     size_t count) {
+    struct blobs_unpins *n = NULL;
+    if (count > BLOBS_UNPIN && b->options.loop != NULL)
+        n = calloc(1, sizeof(*n));
+    if (n == NULL || !str_copy(n->user, sizeof(n->user), user)) {
+        for (size_t i = 0; i < count; i++)
+            blobs_unpin(b, user, pins[i]);
+        free(pins);
+        free(n);
+        return;
+    }
+    n->pins = pins;
+    n->count = count;
+    n->next = b->unpins;
+    b->unpins = n;
+    loop_defer(b->options.loop, &b->unpin, blobs_unpin_turn, b);
+}
+
 struct blobs_usage blobs_usage(const struct blobs *b, const char *user) {
     struct blobs_usage usage = {.quota = b->options.user_bytes};
     for (const struct blobs_user *u = b->users; u != NULL; u = u->next)
@@ -310,6 +353,7 @@ struct blobs *blobs_open(int server_dir, const struct blobs_options *options, st
     }
     b->options = *options;
     b->dir = b->tmp = -1;
+    crypto_shorthash_keygen(b->seed);
     if ((mkdirat(server_dir, BLOBS_DIR, 0700) < 0 && errno != EEXIST) ||
         (b->dir = openat(server_dir, BLOBS_DIR, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)) <
             0)
@@ -323,8 +367,16 @@ struct blobs *blobs_open(int server_dir, const struct blobs_options *options, st
 void blobs_close(struct blobs *b) {
     if (b == NULL)
         return;
-    if (b->options.loop != NULL)
+    if (b->options.loop != NULL) {
         loop_defer_stop(b->options.loop, &b->sweep);
+        loop_defer_stop(b->options.loop, &b->unpin);
+    }
+    while (b->unpins != NULL) {
+        struct blobs_unpins *n = b->unpins;
+        b->unpins = n->next;
+        free(n->pins);
+        free(n);
+    }
     for (size_t i = 0; i < b->buckets; i++) {
         struct blobs_link *next;
         for (struct blobs_link *l = b->table[i]; l != NULL; l = next) {

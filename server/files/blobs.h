@@ -50,6 +50,10 @@ int blobs_read(struct blobs *b, const char *user, const unsigned char *sha256, u
  * when memory is short. */
 int blobs_pin(struct blobs *b, const char *user, const unsigned char *sha256);
 void blobs_unpin(struct blobs *b, const char *user, const unsigned char *sha256);
+/* The same for many, in pieces when there is a loop. `pins` is taken over (malloc, NULL allowed).
+ */
+void blobs_unpin_all(struct blobs *b, const char *user, unsigned char (*pins)[BLOBS_SHA256_SIZE],
+                     size_t count);
 
 struct blobs_usage {
     uint64_t bytes, count; /* as counted for the quota */

@@ -1,6 +1,8 @@
 /* What the files of the blob store share. */
 #pragma once
 
+#include <sodium.h>
+
 #include "blobs.h"
 
 #define BLOBS_DIR "blobs"
@@ -32,6 +34,14 @@ struct blobs_user {
     struct blobs_link *newest, *oldest;
 };
 
+/* Pins that wait to be taken back. */
+struct blobs_unpins {
+    struct blobs_unpins *next;
+    char user[64];
+    unsigned char (*pins)[BLOBS_SHA256_SIZE]; /* the first `count` of them; owned */
+    size_t count;
+};
+
 struct blobs {
     struct blobs_options options;
     int dir, tmp;
@@ -39,8 +49,11 @@ struct blobs {
     struct blobs_user *users;
     struct blobs_link **table;
     size_t buckets, links;
+    unsigned char seed[crypto_shorthash_KEYBYTES]; /* of the hash table */
     struct blobs_link *gone; /* evicted, in no table: their files are to be removed; by `chain` */
     struct loop_defer sweep;
+    struct blobs_unpins *unpins;
+    struct loop_defer unpin;
     uint64_t expired_ms; /* when blobs_expire() was last called */
 };
 

@@ -158,6 +158,36 @@ def _(_):
         check.equal(sorted(got["missing"]), sorted(names[:50000] + names[50001:]), "missing then")
 
 
+@test("a sync of contents that nobody has, by names that somebody made up, does not hold the loop", own=True, deadline=60)
+def _(_):
+    with Held() as held, Box.make(held.client) as box:
+        # Alike in all but the end: in a table by a name's beginning all of them are in one place.
+        entries = [{"path": "f%d" % i, "type": "file", "mode": "0644", "size": 1, "sha256": "%064x" % (i + 1)}
+                   for i in range(50000)]
+        got = held.ask("names that were made up", lambda: status(box.sync(entries), 200).json())
+        check.equal(len(got["missing"]), len(entries), "missing")
+
+
+@test("a large body where a small one belongs is refused, and one of a sandbox is read by a worker", own=True, deadline=60)
+def _(_):
+    digits = b"1" * (8 * MIB)
+    with Held() as held, Box.make(held.client) as box:
+        rows = [(box.path + "/ttl", b"ttl_ms"), (box.path + "/fork", b"count"), (box.path + "/restore", b"snapshot"),
+                (box.path + "/snapshots", b"name"), (box.path + "/move", b"from"),
+                ("/v1/tokens/children", b"label"), ("/v1/tokens", b"user"), ("/v1/users", b"weight")]
+        for path, key in rows:
+            answer = held.ask("POST " + path.rsplit("/", 1)[-1],
+                              lambda: held.client.request("POST", path, b'{"%s":%s}' % (key, digits)))
+            check.error(answer, 413, "too_large")
+        body = b'{"ttl_ms":%s}' % digits[:3 * MIB]
+        answer = held.ask("POST sandboxes", lambda: held.client.request("POST", "/v1/sandboxes", body))
+        check.error(answer, 400, "out_of_range", "/ttl_ms")
+        env = {"N%d" % i: "x" * 2000 for i in range(1000)}
+        with Box.make(held.client, env=env) as large:
+            got = status(held.client.post(large.path + "/exec", {"sh": "echo ${#N999}"}), 200).json()
+            check.equal(got["stdout"], "2000\n", "the environment of the sandbox")
+
+
 @test("a large run that is cancelled, or whose client goes, while it is copied ends as such and leaves nothing")
 def _(pair):
     data = "x" * (4 * MIB)
