@@ -243,7 +243,7 @@ static int main_serve(struct main_runner *r) {
     s->shard.maker = &r->maker;
     s->shard.slots = (unsigned)r->opt.slots;
     s->shard.sandboxes = (unsigned)r->opt.sandboxes;
-    s->shard.warm = (unsigned)r->opt.warm;
+    s->shard.warm = s->shard.warm_more = (unsigned)r->opt.warm;
     s->shard.disk_dir = r->state.disk;
     s->shard.images_dir = r->state.images;
     s->shard.mount_dir = r->state.mounts;

@@ -13,9 +13,12 @@
 
 #define POOL_KINDS_MAX 64
 #define POOL_QUIET_NS (CLOCK_NS_PER_MS / 4)     /* for an answer to reach its client */
-#define POOL_PATIENCE_NS (30 * CLOCK_NS_PER_MS) /* a refill waits at most this long */
-#define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)      /* after a jail could not be made */
-#define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)     /* until a kind is no longer kept warm */
+#define POOL_PATIENCE_NS (30 * CLOCK_NS_PER_MS) /* a refill waits at most this long … */
+#define POOL_MANY 8 /* … unless at least as many wait: then this long */
+#define POOL_MANY_PATIENCE_NS (300 * CLOCK_NS_PER_MS)
+#define POOL_NEW_NS (3 * CLOCK_NS_PER_MS)   /* until a new sandbox has its first command */
+#define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)  /* after a jail could not be made */
+#define POOL_IDLE_NS (300 * CLOCK_NS_PER_S) /* until a kind is no longer kept warm */
 #define POOL_BUILDS_MAX 3 /* at a time: more only take the processors from what runs */
 #define POOL_SPARE 16     /* slots of jails that are dying */
 
@@ -275,6 +278,11 @@ static void pool_expire(struct pool *p, uint64_t now) {
     }
 }
 
+/* How long a refill stands back for what runs. */
+static uint64_t pool_patience(const struct pool_kind *k) {
+    return k->count >= POOL_MANY ? POOL_MANY_PATIENCE_NS : POOL_PATIENCE_NS;
+}
+
 static void pool_tick(void *arg) {
     struct pool *p = arg;
     struct err err;
@@ -297,9 +305,9 @@ static void pool_tick(void *arg) {
     if (p->waiting_since_ns == 0) {
         p->waiting_since_ns = now;
     }
-    if (!empty && now < p->waiting_since_ns + POOL_PATIENCE_NS &&
-        (p->running > 0 || now < p->quiet_ns)) {
-        pool_later(p, p->running > 0 ? p->waiting_since_ns + POOL_PATIENCE_NS : p->quiet_ns);
+    uint64_t patience_ns = p->waiting_since_ns + pool_patience(k);
+    if (!empty && now < patience_ns && (p->running > 0 || now < p->quiet_ns)) {
+        pool_later(p, p->running > 0 ? patience_ns : p->quiet_ns);
         return;
     }
     struct jail *jail = pool_make(p, k, &err);
@@ -386,10 +394,9 @@ struct pool *pool_new(const struct pool_config *cfg, struct err *err) {
         return NULL;
     }
     p->cfg = *cfg;
-    if (p->cfg.warm > POOL_KIND_WARM_MAX) {
-        p->cfg.warm = POOL_KIND_WARM_MAX;
-    }
-    p->slots = cfg->slots + cfg->sandboxes + p->cfg.warm * 4 + POOL_SPARE;
+    p->cfg.warm = cfg->warm < POOL_KIND_WARM_MAX ? cfg->warm : POOL_KIND_WARM_MAX;
+    p->cfg.warm_more = cfg->warm_more < POOL_KIND_WARM_MAX ? cfg->warm_more : POOL_KIND_WARM_MAX;
+    p->slots = cfg->slots + cfg->sandboxes + p->cfg.warm + p->cfg.warm_more * 3 + POOL_SPARE;
     p->slots = p->slots > POOL_SLOTS_MAX ? POOL_SLOTS_MAX : p->slots;
     p->taken = calloc(p->slots, sizeof *p->taken);
     if (p->taken == NULL) {
@@ -521,13 +528,16 @@ int pool_take(struct pool *p, const struct pool_wish *wish, const struct jail_ev
             return -1;
         }
     }
-    k->want = p->cfg.warm;
+    k->want = k->keep ? p->cfg.warm : p->cfg.warm_more;
+    if (wish->stays && now + POOL_NEW_NS > p->quiet_ns) {
+        p->quiet_ns = now + POOL_NEW_NS;
+    }
     *(wish->stays ? &p->stay : &p->in_use) += 1;
     got->stays = wish->stays;
     got->events = events;
     got->arg = arg;
     *jail = got;
-    pool_later(p, k->count == 0 ? now : now + POOL_PATIENCE_NS);
+    pool_later(p, k->count == 0 ? now : now + pool_patience(k));
     return 0;
 }
 

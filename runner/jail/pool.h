@@ -4,9 +4,10 @@
  * A warm jail has run nothing; it is given away once and never comes back. Kinds of jails are pairs
  * of policy and image. The default policy with image "host" is kept warm from the start, any other
  * kind from its first use until it has not been asked for in a while. Refilling waits until no
- * command is running, or for a short time at most, so that making the next jail does not slow down
- * the command that took the last one; only an empty pool is refilled at once, and one whose jails
- * die as they wait after growing pauses (pool_backoff.h). */
+ * command is running and no new sandbox is about to get its first, or for a short time at most, a
+ * longer one while many are left, so that making the next jail does not slow down the command that
+ * took the last one; only an empty pool is refilled at once, and one whose jails die as they wait
+ * after growing pauses (pool_backoff.h). */
 #pragma once
 
 #include <stdint.h>
@@ -30,7 +31,8 @@ struct pool_config {
     unsigned shard;
     unsigned slots;             /* jails of runs at once; warm and dying ones come on top */
     unsigned sandboxes;         /* jails that stay, at once, beside them */
-    unsigned warm;              /* per kind */
+    unsigned warm;              /* of the kind that is kept from the start … */
+    unsigned warm_more;         /* … and of any other that is in use */
     bool keep_host;             /* keeps the default policy with image "host" warm from the start */
     void (*changed)(void *arg); /* counts or health changed; may be NULL */
     void (*room)(void *arg);    /* another jail can be made: who was told "later" may ask again */

@@ -18,8 +18,10 @@
 #include "selftest.h"
 #include "start.h"
 #include "supervise.h"
+#include "warm.h"
 
 #define MAIN_LAYER_BYTES ((uint64_t)4 << 30)
+#define MAIN_WARM_AUTO UINT64_MAX
 
 struct main_options {
     const char *state, *policies, *server_user, *init;
@@ -216,6 +218,16 @@ static int main_start(struct runner *r, struct err *err) {
     return main_prove(r, err);
 }
 
+static void main_warm(struct runner *r) {
+    struct shard_config *s = &r->supervise.shard;
+    s->warm = s->warm_more = (unsigned)r->opt.warm;
+    if (r->opt.warm == MAIN_WARM_AUTO) {
+        struct warm_host host = warm_host_look((unsigned)r->opt.shards);
+        s->warm = warm_count(&host);
+        s->warm_more = WARM_FEW;
+    }
+}
+
 static int main_serve(struct runner *r) {
     struct supervise_config *s = &r->supervise;
     s->shards = (unsigned)r->opt.shards;
@@ -223,7 +235,7 @@ static int main_serve(struct runner *r) {
     s->shard.backend = BACKEND_NATIVE;
     s->shard.slots = (unsigned)r->opt.slots;
     s->shard.sandboxes = (unsigned)r->opt.sandboxes;
-    s->shard.warm = (unsigned)r->opt.warm;
+    main_warm(r);
     s->shard.disk_dir = r->state.disk;
     s->shard.images_dir = r->state.images;
     s->shard.policies = &r->policies;
@@ -259,7 +271,7 @@ int main(int argc, char **argv) {
                                                        : 1,
                                   .slots = 32,
                                   .sandboxes = 512,
-                                  .warm = 4};
+                                  .warm = MAIN_WARM_AUTO};
     struct shard_config *shard = &r.supervise.shard;
     shard->layer_bytes = MAIN_LAYER_BYTES;
     shard->keep_ms = 60000;
@@ -282,7 +294,9 @@ int main(int argc, char **argv) {
          "the kernel can take no snapshots of what is in memory: before Linux 6.3)"},
         {"keep", 0, "TIME", OPT_DURATION, &shard->keep_ms, 0, 24 * 60 * 60 * 1000,
          "how long sandboxes wait for a server that comes back (1m); 0 ends them at once"},
-        {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 256, "jails kept ready, per shard and kind (4)"},
+        {"warm", 0, "N", OPT_U64, &r.opt.warm, 0, 256,
+         "jails kept ready, per shard and kind (of the default policy with the host's programs as "
+         "many as fit into a 400th of the memory, some 450 KB each, 4 to 64; of any other kind 4)"},
         {"removed-groups", 0, "N", OPT_U64, &shard->removed_groups, 1, 1u << 20,
          "control groups that the kernel may still hold, some 200 KB each, before they are emptied "
          "or used again (4096)"},

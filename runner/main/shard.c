@@ -368,6 +368,7 @@ static int shard_start(struct shard *s, struct err *err) {
         .slots = cfg->slots,
         .sandboxes = cfg->sandboxes,
         .warm = cfg->warm,
+        .warm_more = cfg->warm_more,
         .keep_host = cfg->maker == NULL || cfg->maker->host,
         .changed = shard_changed,
         .room = shard_room,

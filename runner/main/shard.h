@@ -27,14 +27,15 @@ struct shard_config {
     enum backend backend;
     const struct shard_maker *maker; /* NULL: native */
     unsigned index;
-    unsigned slots, sandboxes, warm;
-    uint64_t layer_bytes;    /* what snapshots may hold */
-    uint64_t removed_groups; /* struct cgroup_dying; 0: CGROUP_DYING_MOST */
-    uint64_t keep_ms;        /* how long sandboxes wait for a server */
-    int disk_dir;            /* STATE/disk or -1 */
-    bool disk_chosen;        /* else what can be kept is: memory, where the kernel can */
-    enum wire_disk disk;     /* … by the operator: what sandboxes get that ask for none */
-    int images_dir;          /* STATE/images or -1 */
+    unsigned slots, sandboxes;
+    unsigned warm, warm_more; /* struct pool_config */
+    uint64_t layer_bytes;     /* what snapshots may hold */
+    uint64_t removed_groups;  /* struct cgroup_dying; 0: CGROUP_DYING_MOST */
+    uint64_t keep_ms;         /* how long sandboxes wait for a server */
+    int disk_dir;             /* STATE/disk or -1 */
+    bool disk_chosen;         /* else what can be kept is: memory, where the kernel can */
+    enum wire_disk disk;      /* … by the operator: what sandboxes get that ask for none */
+    int images_dir;           /* STATE/images or -1 */
     int init_fd;
     int home_ns;
     uid_t server_uid;        /* the only user, besides root, that may connect */
