@@ -29,15 +29,17 @@
 #define UNCOUNTED_MOST (4 * ESCAPE_MEM)
 #define UNCOUNTED_RIGHT FAMILY " ENOBUFS ENOPROTOOPT EMFILE ENOMEM ECONNREFUSED SIGKILL"
 
-enum { UNCOUNTED_PROCESSES = 28 };
+enum { UNCOUNTED_PROCESSES = 28, UNCOUNTED_VAIN = 2000 };
 
 struct uncounted {
     volatile long bytes;
     volatile long code;
 };
 
-/* Lets one() take until it says -1, in many processes, since each may have only so many
- * descriptors; one after the other, until there is too much. All hold what they have meanwhile. */
+/* Lets one() take until it says -1, or has taken nothing UNCOUNTED_VAIN times in a row (where the
+ * memory of sockets is counted, a sender is slowed down until nothing goes through), in many
+ * processes, since each may have only so many descriptors; one after the other, until there is too
+ * much. All hold what they have meanwhile. */
 static long uncounted(long (*one)(void)) {
     struct uncounted *all = mmap(NULL, sizeof *all, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int done[2];
@@ -46,13 +48,18 @@ static long uncounted(long (*one)(void)) {
     for (int i = 0; i < UNCOUNTED_PROCESSES && all->bytes <= UNCOUNTED_MOST; i++) {
         pid_t pid = fork();
         if (pid == 0) {
-            long got = 0;
+            long got = 0, vain = 0;
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             signal(SIGPIPE, SIG_IGN);
             while (got >= 0 && all->bytes <= UNCOUNTED_MOST) {
                 errno = 0;
                 got = one();
                 all->bytes += got > 0 ? got : 0;
+                vain = got == 0 ? vain + 1 : 0;
+                if (vain == UNCOUNTED_VAIN) {
+                    errno = ENOBUFS;
+                    break;
+                }
             }
             all->code = errno;
             (void)!write(done[1], "x", 1);
