@@ -207,7 +207,8 @@ int link_open(struct link_jail *j, const struct wire_open *open, struct err *err
     struct link_send_item item = {.parts = {{.iov_base = &packet, .iov_len = sizeof(packet)}},
                                   .part_count = 1};
     wire_head_init(&packet.head, WIRE_OPEN, sizeof(packet), j->id, 0);
-    return link_send(j->link, &item, err);
+    j->sent = link_send(j->link, &item, err) == 0;
+    return j->sent ? 0 : -1;
 }
 
 int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err) {
@@ -225,7 +226,9 @@ int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err) {
     if (extra > 0)
         item.parts[item.part_count++] =
             (struct iovec){.iov_base = (void *)(uintptr_t)x->spec, .iov_len = extra};
-    return link_send(j->link, &item, err);
+    int rc = link_send(j->link, &item, err);
+    j->sent = j->sent || (rc == 0 && x->open != NULL);
+    return rc;
 }
 
 static void link_send_small(struct link *l, void *packet, size_t size) {
@@ -254,6 +257,17 @@ void link_signal(struct link_jail *j, uint32_t number, int signal) {
     link_send_small(j->link, &packet, sizeof(packet));
 }
 
+bool link_weigh(struct link_jail *j, uint32_t shares) {
+    struct wire_weigh packet;
+    if (!j->sent)
+        return false;
+    memset(&packet, 0, sizeof(packet));
+    wire_head_init(&packet.head, WIRE_WEIGH, sizeof(packet), j->id, 0);
+    packet.shares = shares;
+    link_send_small(j->link, &packet, sizeof(packet));
+    return true;
+}
+
 void link_freeze(struct link_jail *j, bool frozen) {
     struct wire_freeze packet;
     memset(&packet, 0, sizeof(packet));
@@ -279,6 +293,7 @@ void link_restore(struct link_jail *j, const char *key) {
 }
 
 void link_adopt(struct link_jail *j, const char *key) {
+    j->sent = true;
     link_send_key(j->link, WIRE_ADOPT, j->id, key);
 }
 

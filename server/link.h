@@ -182,6 +182,9 @@ struct link_exec {
 int link_exec(struct link_jail *j, const struct link_exec *x, struct err *err);
 void link_kill(struct link_jail *j, uint32_t number, enum cause cause);
 void link_signal(struct link_jail *j, uint32_t number, int signal);
+/* Its part of the processors, as in struct wire_weigh. False: the runner does not know of the jail
+ * yet; nothing was sent. */
+bool link_weigh(struct link_jail *j, uint32_t shares);
 /* Each is answered by `done`, in the order of the requests. */
 void link_freeze(struct link_jail *j, bool frozen);
 void link_snapshot(struct link_jail *j, const char *key);
@@ -212,3 +215,6 @@ struct link_sight {
 };
 /* False: nobody has looked yet, or the last look did not see it. NULL allowed. */
 bool link_seen(const struct link_jail *j, struct link_sight *out);
+/* What any look has seen of it, however long ago: at_ns says when. False: none has. NULL allowed.
+ */
+bool link_sighted(const struct link_jail *j, struct link_sight *out);

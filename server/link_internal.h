@@ -15,6 +15,7 @@ struct link_jail {
     struct link_sight sight;
     uint64_t seen; /* link->look.began then; 0 = never */
     struct link_jail *next_closing;
+    bool sent;                                  /* the runner has been told of it */
     bool closing;                               /* CLOSE is about to be sent */
     void (*closed)(void *arg, uint64_t cpu_ns); /* who wants to know that it is gone, or NULL */
     void *closed_arg;

@@ -50,7 +50,7 @@ void link_look_seen(struct link_jail *j, const struct wire_seen *seen) {
     uint64_t now = clock_mono_ns();
     uint64_t used = seen->cpu_ns >= sight->cpu_ns ? seen->cpu_ns - sight->cpu_ns : seen->cpu_ns;
     uint64_t passed = now - sight->at_ns;
-    uint64_t milli = j->seen > 0 && passed > 0 ? used / (passed / 1000 + 1) : UINT32_MAX;
+    uint64_t milli = sight->at_ns > 0 && passed > 0 ? used / (passed / 1000 + 1) : UINT32_MAX;
     *sight = (struct link_sight){.cpu_ns = seen->cpu_ns,
                                  .mem_bytes = seen->mem_bytes,
                                  .at_ns = now,
@@ -74,6 +74,13 @@ void link_look_done(struct link *l) {
 
 bool link_seen(const struct link_jail *j, struct link_sight *out) {
     if (j == NULL || j->seen == 0 || j->seen < j->link->look.ended)
+        return false;
+    *out = j->sight;
+    return true;
+}
+
+bool link_sighted(const struct link_jail *j, struct link_sight *out) {
+    if (j == NULL || j->sight.at_ns == 0)
         return false;
     *out = j->sight;
     return true;

@@ -257,7 +257,7 @@ static int link_recv_seen(struct link *l, const struct link_recv_packet *p, stru
     struct link_jail *j = link_recv_jail(l, p, err);
     if (j == NULL)
         return -1;
-    if ((l->look.what & WIRE_LOOK_JAILS) == 0)
+    if ((l->look.what & (WIRE_LOOK_JAILS | WIRE_LOOK_BUSY)) == 0)
         return link_recv_unasked(l, p, err);
     link_look_seen(j, p->data);
     return 0;

@@ -473,6 +473,7 @@ void run_start(struct run *run, struct link *link) {
     open.limits = run->open;
     open.network = WIRE_NETWORK_NONE;
     run->jail = link_open_jail(link, &run_jail_ops, run);
+    runs_started(run->runs, run);
     run->phase = RUN_STEP;
     run->dispatched_ns = clock_mono_ns();
     if (run->keep != NULL) {

@@ -22,6 +22,7 @@
 #include "limits_json.h"
 #include "link.h"
 #include "loop.h"
+#include "processors.h"
 #include "queue.h"
 #include "quota.h"
 #include "request.h"
@@ -115,6 +116,7 @@ struct run {
 
     struct quota_held held;
     struct hostmem_hold mem;
+    struct processors_jail processors;
     uint64_t mem_wait_ns;     /* since when it waits for memory; 0 = it does not */
     struct queue_node queued; /* from runs_add() to its end */
     uint64_t created_ms;      /* since the epoch */

@@ -456,7 +456,15 @@ uint64_t runs_cpu_ms(const struct run *run) {
     return (ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
 }
 
+void runs_started(struct runs *runs, struct run *run) {
+    if (runs->processors != NULL)
+        processors_busy(runs->processors, &run->processors, run->owner,
+                        run->token != NULL ? run->token->user->weight : 0, &run->jail);
+}
+
 void runs_over(struct runs *runs, struct run *run) {
+    if (runs->processors != NULL)
+        processors_rest(runs->processors, &run->processors);
     seen_run_ended(runs, run);
     accounts_budget_settle(&run->hold, runs_cpu_ms(run));
     runs->sealing++;

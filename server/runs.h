@@ -56,6 +56,7 @@ struct runs {
     struct retain *retain;                      /* how long results are kept */
     struct quota *quota;                        /* borrowed; NULL = nobody has any */
     struct hostmem *mem;                        /* borrowed; NULL = memory has no end */
+    struct processors *processors;              /* borrowed; NULL = nobody shares them out */
     struct runs_options options;
     struct pipes pipes;
     struct queue queue;
@@ -116,6 +117,8 @@ void runs_quota_freed(void *runs, const char *user, struct accounts_token *token
 uint64_t runs_cpu_ms(const struct run *run);
 /* It ends before it begins. */
 void runs_unqueue(struct runs *runs, struct run *run);
+/* It gets a jail. */
+void runs_started(struct runs *runs, struct run *run);
 /* It has ended; what is kept of it is about to be stored. */
 void runs_over(struct runs *runs, struct run *run);
 /* It is stored, or cannot be. */

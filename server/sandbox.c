@@ -75,8 +75,9 @@ static void sandbox_add_task(struct sandbox *sb, struct sandbox_task *t, uint32_
     sb->tasks = t;
     sb->task_count++;
     sb->started++;
-    if (t->command)
-        sb->command_count++;
+    if (t->command && sb->command_count++ == 0 && sb->all->processors != NULL)
+        processors_busy(sb->all->processors, &sb->processors, sandbox_owner(sb),
+                        sb->held.user != NULL ? sb->held.user->weight : 0, &sb->jail);
     if (!t->reads) {
         sb->writes++;
         sb->writing_count++;
@@ -92,8 +93,8 @@ static void sandbox_remove_task(struct sandbox *sb, struct sandbox_task *t) {
         t->next->prev = t->prev;
     t->sandbox = NULL;
     sb->task_count--;
-    if (t->command)
-        sb->command_count--;
+    if (t->command && --sb->command_count == 0 && sb->all->processors != NULL)
+        processors_rest(sb->all->processors, &sb->processors);
     if (!t->reads)
         sb->writing_count--;
 }

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "api_error.h"
+#include "processors.h"
 #include "request.h"
 #include "sandbox.h"
 #include "sandboxes.h"
@@ -50,6 +51,7 @@ struct sandbox {
     struct sandbox_spec spec;
     struct quota_held held;
     struct hostmem_hold mem;
+    struct processors_jail processors;
     enum sandbox_state state;
     bool detached; /* no connection to its shard: the runner may have it still */
     bool frozen;   /* what the last FREEZE asked for, answered or not */

@@ -284,6 +284,7 @@ void sandbox_life_adopt(struct sandbox *sb, struct link *link) {
     if (sb->jail == NULL) /* there is one for each that was kept */
         return;
     link_adopt(sb->jail, sb->id);
+    sb->processors.told = PROCESSORS_UNKNOWN;
     if (policy == NULL || memcmp(policy->head.sha256, sb->spec.policy.sha256, 32) != 0) {
         sandbox_life_end(sb, SANDBOX_END_FAILED, "its policy has changed");
         return;

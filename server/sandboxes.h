@@ -83,9 +83,10 @@ struct sandboxes {
     struct links *links;
     struct metrics *metrics;
     struct work *work;
-    struct quota *quota; /* borrowed; NULL = nobody has any */
-    struct hostmem *mem; /* borrowed; NULL = memory has no end */
-    struct store *store; /* borrowed; set before sandboxes_start() */
+    struct quota *quota;           /* borrowed; NULL = nobody has any */
+    struct processors *processors; /* borrowed; NULL = nobody shares them out */
+    struct hostmem *mem;           /* borrowed; NULL = memory has no end */
+    struct store *store;           /* borrowed; set before sandboxes_start() */
     struct sandboxes_options options;
     uint64_t answer_ms; /* SANDBOX_ANSWER_MS, but for tests */
     uint64_t gone_ms;   /* SANDBOXES_GONE_MS, but for tests */

@@ -311,6 +311,8 @@ static int serve_core(struct serve *v, struct err *err) {
     s->runs.key = &s->receipt_key;
     s->runs.work = s->work;
     s->runs.mem = s->sandboxes.mem = &s->mem;
+    processors_init(&s->processors, s->loop, &s->links);
+    s->runs.processors = s->sandboxes.processors = &s->processors;
     s->runs.quota = s->sandboxes.quota = s->snapshots.quota = s->quota;
     quota_watch(s->quota, runs_quota_freed, &s->runs);
     if (sandboxes_start(&s->sandboxes, &sandboxes, err) < 0 ||
@@ -504,6 +506,7 @@ static void serve_clean_up(struct serve *v) {
     retain_free(s->retain);
     if (s->quota != NULL)
         quota_watch(s->quota, NULL, NULL);
+    processors_stop(&s->processors);
     runs_done(&s->runs);
     sandboxes_done(&s->sandboxes);
     traces_late_stop(s);

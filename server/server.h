@@ -15,6 +15,7 @@
 #include "look.h"
 #include "loop.h"
 #include "metrics.h"
+#include "processors.h"
 #include "quota.h"
 #include "runs.h"
 #include "sandboxes.h"
@@ -53,6 +54,7 @@ struct server {
     struct hostmem mem;
     struct links links;
     struct look look;
+    struct processors processors;
     struct metrics metrics;
     struct runs runs;
     struct retain *retain;

@@ -10,6 +10,7 @@
 #include "clock.h"
 #include "fd.h"
 #include "str.h"
+#include "wire.h"
 
 #define CGROUP_TCP_SHARE 4u
 #define CGROUP_PERIOD_US 100000u /* the kernel's own default */
@@ -161,8 +162,7 @@ static int cgroup_memory_v2(int dir, uint64_t bytes, struct err *err) {
         return -1;
     }
     if (faccessat(dir, "memory.swap.max", F_OK, 0) != 0) {
-        return 0; /* a kernel without swap accounting: cgroup_host_init() saw that there is no swap
-                   */
+        return 0; /* no swap accounting: cgroup_host_init() saw that there is no swap */
     }
     return cgroup_put(dir, "memory.swap.max", 0, err);
 }
@@ -208,6 +208,18 @@ int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *
         return -1;
     }
     return cgroup_crowd(host, jail->fd, limits, err);
+}
+
+/* The kernel's own conversion: a hundred of v2 is 1,024 of v1 (cpu_weight_write_u64()). */
+int cgroup_jail_weigh(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                      uint32_t shares, struct err *err) {
+    size_t cpu = cgroup_find(host, CGROUP_CPU);
+    uint64_t weight = ((uint64_t)shares * 100 + WIRE_SHARES - 1) / WIRE_SHARES; /* at least 1 */
+    if (host->lacks & CGROUP_CPU) {
+        return 0;
+    }
+    return host->tree[cpu].v2 ? cgroup_put(jail->fd[cpu], "cpu.weight", weight, err)
+                              : cgroup_put(jail->fd[cpu], "cpu.shares", shares, err);
 }
 
 static int cgroup_throttled(const struct cgroup_host *host, int share_fd, uint64_t *ns,
@@ -564,9 +576,8 @@ int cgroup_step_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
     size_t mem = cgroup_find(host, CGROUP_MEMORY);
     cgroup_step_close(step);
     for (size_t i = 0; i < host->count; i++) {
-        if (i != mem &&
-            cgroup_rmdir(cgroup_step_parent(host, jail, i), step->name, &step->fd[i], err) != 0) {
-            rc = -1;
+        if (i != mem) {
+            rc |= cgroup_rmdir(cgroup_step_parent(host, jail, i), step->name, &step->fd[i], err);
         }
     }
     if (rc != 0 || cgroup_keep_put(host, jail, step)) {
@@ -583,9 +594,7 @@ int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
         cgroup_jail_return(jail);
     }
     for (size_t i = 0; i < host->count; i++) {
-        if (cgroup_rmdir(host->tree[i].base_fd, jail->name, &jail->fd[i], err) != 0) {
-            rc = -1;
-        }
+        rc |= cgroup_rmdir(host->tree[i].base_fd, jail->name, &jail->fd[i], err);
     }
     return rc;
 }

@@ -241,6 +241,10 @@ struct jail_sight {
 };
 int jail_look(const struct jail *jail, struct jail_sight *out, struct err *err);
 
+/* Its part of processors that are wanted by more jails than there are: struct wire_weigh. Only of a
+ * jail that is ready; what runs in it goes on. */
+int jail_weigh(struct jail *jail, uint32_t shares, struct err *err);
+
 /* For exec.c: the jail cannot go on. */
 void jail_fail(struct jail *jail, const char *stage, int code, const char *text);
 /* For exec.c: it is over. */

@@ -84,6 +84,13 @@ int jail_set_limits(struct jail *j, const struct limits *limits, struct err *err
     return 0;
 }
 
+int jail_weigh(struct jail *j, uint32_t shares, struct err *err) {
+    if (j->state != JAIL_READY) {
+        return err_set(err, ERR_STATE, 0, "the jail is not ready, or about to be gone");
+    }
+    return cgroup_jail_weigh(j->host->cgroups, &j->cgroup, shares, err);
+}
+
 /* pids and the CPU share are counted for the jail of a run as a whole; since one execution runs at
  * a time there, a step that asks for less narrows the jail, and the next one that doesn't widens it
  * back. In a sandbox each has a group of its own for that. */

@@ -181,6 +181,9 @@ static int session_request(struct session *s, const char *packet, size_t size, i
     case WIRE_LOOK:
         session_look(s, data);
         return 0;
+    case WIRE_WEIGH:
+        session_weigh(s, data);
+        return 0;
     default:
         return err_set(err, ERR_PROTOCOL, 0, "an unknown request");
     }

@@ -70,9 +70,17 @@ static void session_send_closed(struct session_jail *e) {
 
 /* Events of the jail. */
 
+/* Fairness, and no wall: a jail of which it cannot be set is as heavy as it was. */
+static void session_weigh_now(struct session_jail *e) {
+    if (e->shares != 0 && e->jail != NULL && jail_weigh(e->jail, e->shares, NULL) == 0) {
+        e->shares = 0;
+    }
+}
+
 static void session_jail_ready(void *arg, struct jail *jail) {
     struct session_jail *e = arg;
     pool_settled(e->cfg->pool, jail);
+    session_weigh_now(e);
     if (session_jail_opens(e) && !e->opened) {
         session_sandbox_prepare(e);
         return;
@@ -266,6 +274,14 @@ int session_open(struct session *s, const struct wire_open *q, struct err *err) 
         session_admit_or_wait(e);
     }
     return 0;
+}
+
+void session_weigh(struct session *s, const struct wire_weigh *q) {
+    struct session_jail *e = session_find(s, q->head.jail);
+    if (e != NULL && !e->failed && !e->dying) {
+        e->shares = q->shares;
+        session_weigh_now(e);
+    }
 }
 
 void session_close_jail(struct session *s, uint64_t id) {

@@ -56,6 +56,7 @@ struct session_jail {
     struct limits limits;
     uint64_t opened_ns;
     bool limits_set;            /* the limits are in force in the jail */
+    uint32_t shares;            /* of processors, still to be set in the jail; 0 = none */
     bool failed;                /* FAILED was sent, or would have been */
     bool dying;                 /* it was killed by us */
     bool used;                  /* an EXEC has come */
@@ -129,6 +130,7 @@ void session_look(struct session *s, const struct wire_look *q);
 
 /* session_jail.c */
 int session_open(struct session *s, const struct wire_open *q, struct err *err);
+void session_weigh(struct session *s, const struct wire_weigh *q);
 void session_close_jail(struct session *s, uint64_t id);
 /* Kills its jail; what runs is told nothing more. */
 void session_kill_jail(struct session_jail *e);

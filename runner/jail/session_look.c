@@ -40,8 +40,9 @@ static void session_look_jail(struct session *s, const struct session_jail *e) {
 static bool session_look_slice(struct session *s) {
     unsigned n = 0;
     /* Jails come and go between two slices; sending may even end the connection. */
+    bool all = (s->look_what & WIRE_LOOK_JAILS) != 0;
     for (struct session_jail *e = s->jails; e != NULL && !s->closing; e = e->next) {
-        if (e->looked == s->look_serial) {
+        if (e->looked == s->look_serial || (!all && e->exec_count == 0)) {
             continue;
         }
         if (n++ == SESSION_LOOK_SLICE) {
@@ -66,7 +67,8 @@ static void session_look_step(void *arg) {
         pool_kinds(s->cfg->pool, session_look_kind, s);
         s->look_what &= ~(uint32_t)WIRE_LOOK_KINDS;
     }
-    if ((s->look_what & WIRE_LOOK_JAILS) && !s->closing && !session_look_slice(s)) {
+    if ((s->look_what & (WIRE_LOOK_JAILS | WIRE_LOOK_BUSY)) && !s->closing &&
+        !session_look_slice(s)) {
         (void)loop_timer_at(loop, &s->look_timer, now + SESSION_LOOK_PAUSE_NS, session_look_step, s,
                             NULL);
         return;

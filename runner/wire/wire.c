@@ -19,6 +19,7 @@ _Static_assert(sizeof(struct wire_usage) == 72, "wire_usage");
 _Static_assert(sizeof(struct wire_end) == 24 + 16 + 24 + 8 + 72 + 64 + 512, "wire_end");
 _Static_assert(sizeof(struct wire_failed) == 24 + 8 + 64 + 512, "wire_failed");
 _Static_assert(sizeof(struct wire_signal) == 24 + 8, "wire_signal");
+_Static_assert(sizeof(struct wire_weigh) == 24 + 8, "wire_weigh");
 _Static_assert(sizeof(struct wire_freeze) == 24 + 8, "wire_freeze");
 _Static_assert(sizeof(struct wire_key) == 24 + 64, "wire_key");
 _Static_assert(sizeof(struct wire_done) == 24 + 16 + 24 + 64 + 512, "wire_done");
@@ -192,6 +193,15 @@ static const char *wire_fields_freeze(const void *data, size_t tail, size_t nfds
     return p->reserved ? "reserved" : NULL;
 }
 
+static const char *wire_fields_weigh(const void *data, size_t tail, size_t nfds) {
+    (void)tail;
+    (void)nfds;
+    const struct wire_weigh *p = data;
+    if (p->shares < WIRE_SHARES_MIN || p->shares > WIRE_SHARES_MAX)
+        return "shares";
+    return p->reserved ? "reserved" : NULL;
+}
+
 static const char *wire_fields_key(const void *data, size_t tail, size_t nfds) {
     (void)tail;
     (void)nfds;
@@ -348,7 +358,7 @@ static const char *wire_fields_look(const void *data, size_t tail, size_t nfds) 
     (void)tail;
     (void)nfds;
     const struct wire_look *p = data;
-    if (p->what == 0 || p->what > WIRE_LOOK_ALL)
+    if (p->what == 0 || p->what > WIRE_LOOKS)
         return "what";
     return p->reserved ? "reserved" : NULL;
 }
@@ -388,6 +398,7 @@ static const struct wire_rule wire_requests[] = {
     {WIRE_DROP, "DROP", sizeof(struct wire_key), 0, false, WIRE_ABOUT_NONE, wire_fields_key},
     {WIRE_ADOPT, "ADOPT", sizeof(struct wire_key), 0, false, WIRE_ABOUT_JAIL, wire_fields_key},
     {WIRE_LOOK, "LOOK", sizeof(struct wire_look), 0, false, WIRE_ABOUT_NONE, wire_fields_look},
+    {WIRE_WEIGH, "WEIGH", sizeof(struct wire_weigh), 0, false, WIRE_ABOUT_JAIL, wire_fields_weigh},
 };
 
 /* What a runner may send. */

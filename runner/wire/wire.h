@@ -51,7 +51,7 @@
 #include "err.h"
 #include "limit.h"
 
-#define WIRE_VERSION 4u
+#define WIRE_VERSION 5u
 #define WIRE_NAME_MAX 64 /* names of policies and images, NUL included */
 #define WIRE_TEXT_MAX 512
 #define WIRE_SPEC_INLINE_MAX 16384u      /* larger specs travel as a memfd */
@@ -81,6 +81,7 @@ enum wire_type {
     WIRE_DROP,
     WIRE_ADOPT,
     WIRE_LOOK,
+    WIRE_WEIGH,
     /* runner -> server */
     WIRE_WELCOME = 64,
     WIRE_POLICY,
@@ -348,10 +349,28 @@ struct wire_state {
 };
 
 /* A LOOK that comes before the LOOKED of the one before asks for both at once. */
-enum wire_look_what { WIRE_LOOK_KINDS = 1, WIRE_LOOK_JAILS = 2, WIRE_LOOK_ALL = 3 };
+enum wire_look_what {
+    WIRE_LOOK_KINDS = 1,
+    WIRE_LOOK_JAILS = 2,
+    WIRE_LOOK_ALL = 3,
+    WIRE_LOOK_BUSY = 4, /* of the jails only those in which something runs */
+    WIRE_LOOKS = 7
+};
 struct wire_look {
     struct wire_head head;
     uint32_t what; /* mask of enum wire_look_what, not 0 */
+    uint32_t reserved;
+};
+
+/* How much of the processors is a jail's, beside the others, while there are not enough of them for
+ * all. In the unit of cgroup v1's cpu.shares; on v2, cpu.weight is a hundred for WIRE_SHARES. Stays
+ * as long as the jail. No answer; a jail that is gone, or about to be, is no mistake. */
+#define WIRE_SHARES 1024u /* of a jail that nothing was said about */
+#define WIRE_SHARES_MIN 2u
+#define WIRE_SHARES_MAX 102400u
+struct wire_weigh {
+    struct wire_head head;
+    uint32_t shares; /* WIRE_SHARES_MIN … WIRE_SHARES_MAX */
     uint32_t reserved;
 };
 

@@ -60,6 +60,8 @@ static void seeds_requests(struct seeds *s) {
     seeds_packet(s, "wire/hello", 0, &hello, sizeof(hello), NULL);
     struct wire_look look = {.head.type = WIRE_LOOK, .what = WIRE_LOOK_ALL};
     seeds_packet(s, "wire/look", 0, &look, sizeof(look), NULL);
+    struct wire_weigh weigh = {.head = {.type = WIRE_WEIGH, .jail = 1}, .shares = WIRE_SHARES};
+    seeds_packet(s, "wire/weigh", 0, &weigh, sizeof(weigh), NULL);
     struct wire_open open = {.head = {.type = WIRE_OPEN, .jail = 1},
                              .policy = "default",
                              .image = "host",

@@ -240,6 +240,12 @@ int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *
     return 0;
 }
 
+int cgroup_jail_weigh(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                      uint32_t shares, struct err *err) {
+    (void)host, (void)jail, (void)shares, (void)err;
+    return 0;
+}
+
 int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
     (void)host, (void)jail, (void)err;
     return 0;

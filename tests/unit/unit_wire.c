@@ -286,6 +286,13 @@ static void test_sandbox_fields(void **state) {
     wrong(&p, false, "signal");
     p.signal.signal = 0; /* lets go of stdin */
     right(&p, false);
+    make_weigh(&p);
+    p.weigh.shares = WIRE_SHARES_MIN - 1;
+    wrong(&p, false, "shares");
+    p.weigh.shares = WIRE_SHARES_MAX + 1;
+    wrong(&p, false, "shares");
+    p.weigh.shares = WIRE_SHARES_MAX;
+    right(&p, false);
     make_freeze(&p);
     p.freeze.frozen = 2;
     wrong(&p, false, "frozen");
@@ -304,7 +311,7 @@ static void test_sandbox_fields(void **state) {
     make_look(&p);
     p.look.what = 0;
     wrong(&p, false, "what");
-    p.look.what = 4;
+    p.look.what = 8;
     wrong(&p, false, "what");
     make_kind(&p);
     memcpy(p.kind.image, "../x", 5);

@@ -23,6 +23,7 @@ struct packet {
         struct wire_closed closed;
         struct wire_state state;
         struct wire_signal signal;
+        struct wire_weigh weigh;
         struct wire_freeze freeze;
         struct wire_key key;
         struct wire_done done;
@@ -194,6 +195,11 @@ static void make_look(struct packet *p) {
     p->look.what = WIRE_LOOK_ALL;
 }
 
+static void make_weigh(struct packet *p) {
+    start(p, WIRE_WEIGH, sizeof(p->weigh), 7, 0);
+    p->weigh.shares = WIRE_SHARES / 2;
+}
+
 static void make_kind(struct packet *p) {
     start(p, WIRE_KIND, sizeof(p->kind), 0, 0);
     memcpy(p->kind.policy, "default", 8);
@@ -209,9 +215,9 @@ static void make_looked(struct packet *p) {
 }
 
 typedef void maker(struct packet *p);
-static maker *const request_makers[] = {make_hello,   make_open,   make_exec,   make_kill,
-                                        make_close,   make_signal, make_freeze, make_snapshot,
-                                        make_restore, make_drop,   make_adopt,  make_look};
+static maker *const request_makers[] = {
+    make_hello,    make_open,    make_exec, make_kill,  make_close, make_signal, make_freeze,
+    make_snapshot, make_restore, make_drop, make_adopt, make_look,  make_weigh};
 static maker *const reply_makers[] = {
     make_welcome,       make_policy,    make_capability, make_ready,   make_end,   make_failed,
     make_closed,        make_state,     make_opened,     make_started, make_done,  make_kept,

@@ -1,0 +1,95 @@
+"""Processors are shared between users, however many jails each of them has."""
+
+import os
+
+import check
+import clean
+import harness
+from client import nonce
+from suite import test
+
+BURN = "while :; do :; done"
+USUAL = {"cpu.shares": 1024, "cpu.weight": 100}
+
+
+def weights(runner, mark):
+    """-> the weights of the jails of all processes with this mark, each as a part of a usual one's."""
+    mounts, found = clean.mounts_of_cgroups(), {}
+    bases = set(clean.cgroup_bases(runner).values())
+    for pid in clean.marked(mark):
+        for at in clean.cgroup_dirs(pid, mounts).values():
+            while at not in bases and os.path.dirname(at) not in bases and len(at) > 1:
+                at = os.path.dirname(at)
+            for name, usual in USUAL.items():
+                text = clean.read(os.path.join(at, name)).strip()
+                if text:
+                    found[at] = int(text) / usual
+    return sorted(found.values())
+
+
+def about(seen, wanted):
+    # cpu.weight is a whole number of hundredths.
+    return len(seen) == len(wanted) and all(abs(a - b) < 0.011 for a, b in zip(seen, wanted))
+
+
+@test("the jails of one user weigh together what another's one weighs, and those that wait for something nothing", own=True)
+def _(_):
+    with harness.Pair(slots=8, warm=2) as pair:
+        one, other, mark = pair.user_client("one"), pair.user_client("other"), {}
+        for who in (one, other):
+            mark[who] = nonce()
+
+        def submit(who, text):
+            return who.submit(sh="#%s\n%s" % (mark[who], text), limits={"wall_ms": 60000, "cpu_ms": 60000})
+
+        def await_weights(who, *wanted):
+            seen = []
+
+            def right():
+                seen[:] = weights(pair.runner_pid, mark[who])
+                return about(seen, wanted)
+
+            check.eventually(right, 15, lambda: "the weights are %s, should be %s" % (seen, wanted))
+
+        runs = [submit(one, BURN) for _ in range(3)]
+        await_weights(one, 1, 1, 1)
+        single = submit(other, BURN)
+        await_weights(one, .25, .25, .25)
+        await_weights(other, 1)
+        runs.append(submit(one, "sleep 50; true"))
+        await_weights(one, .25, .25, .25, .25)
+        one.delete("/v1/runs/" + runs[0])
+        one.delete("/v1/runs/" + runs[1])
+        await_weights(one, 1, 1)  # one that computes, one that sleeps
+        # A sandbox counts while commands run in it.
+        made = one.post("/v1/sandboxes", {}).json()["id"]
+        began = one.post("/v1/sandboxes/%s/exec" % made, {
+            "sh": "#%s\n%s" % (mark[one], BURN), "background": True, "limits": {"wall_ms": 60000, "cpu_ms": 60000}})
+        check.equal(began.status, 202, "an execution")
+        await_weights(one, .5, .5, .5)
+        one.delete("/v1/sandboxes/" + made)
+        await_weights(one, 1, 1)
+        runs += [submit(one, BURN) for _ in range(2)]
+        await_weights(one, .25, .25, .25, .25)
+        other.delete("/v1/runs/" + single)
+        await_weights(one, 1, 1, 1, 1)  # alone, all is as it was
+        for run in runs:
+            one.delete("/v1/runs/" + run)
+
+
+@test("a user with one jail gets half of the processors that another's six want, too", own=True)
+def _(_):
+    with harness.Pair(slots=8, warm=8) as pair:
+        hog, other = pair.user_client("hog"), pair.user_client("other")
+        limits = {"wall_ms": 2500, "cpu_ms": 60000}
+        many = [hog.submit(sh=BURN, limits=limits) for _ in range(6)]
+        single = other.submit(sh=BURN, limits=limits)
+
+        def used(who, run):
+            usage = who.wait_done(run)["steps"][0]["usage"]
+            return usage["cpu_user_ms"] + usage["cpu_system_ms"]
+
+        mine, theirs = used(other, single), sum(used(hog, run) for run in many)
+        # By jails it would be a seventh; one thread of his has no more than one processor.
+        fair = min((mine + theirs) / 2, limits["wall_ms"])
+        check.true(mine > 0.6 * fair, "he had %d ms beside %d ms" % (mine, theirs))
