@@ -194,15 +194,6 @@ void answer_limits(struct json_out *j, const struct limits_effective *limits) {
     json_out_close(j, '}');
 }
 
-static void answer_hex(char *out, const uint8_t *bytes, size_t len) {
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < len; i++) {
-        out[2 * i] = digits[bytes[i] >> 4];
-        out[2 * i + 1] = digits[bytes[i] & 15];
-    }
-    out[2 * len] = '\0';
-}
-
 static void answer_timing(struct json_out *j, const struct run *run) {
     uint64_t until = run->dispatched_ns != 0  ? run->dispatched_ns
                      : run->phase >= RUN_SEAL ? run->ended_ns
@@ -280,7 +271,6 @@ static void answer_receipt(struct json_out *j, const struct run *run) {
 
 int answer_encode(const struct run *run, size_t position, struct buf *out, struct err *err) {
     struct json_out j;
-    char sha256[65];
     json_out_init(&j, out);
     json_out_open(&j, NULL, '{');
     answer_head(&j, run, answer_state(run));
@@ -296,10 +286,9 @@ int answer_encode(const struct run *run, size_t position, struct buf *out, struc
     json_out_close(&j, ']');
     answer_limits(&j, &run->limits);
     answer_end_on(&j, run->end_on);
-    answer_hex(sha256, run->policy.sha256, sizeof(run->policy.sha256));
     json_out_open(&j, "policy", '{');
     json_out_str(&j, "name", run->policy.name);
-    json_out_str(&j, "sha256", sha256);
+    json_out_hex(&j, "sha256", run->policy.sha256, sizeof(run->policy.sha256));
     json_out_close(&j, '}');
     json_out_str(&j, "image", run->image);
     json_out_str(&j, "backend", backend_name(run->backend));

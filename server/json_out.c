@@ -20,25 +20,52 @@ int json_out_end(struct json_out *j, struct err *err) {
     return -1;
 }
 
-static void json_out_put(struct json_out *j, const char *data, size_t len) {
-    if (!j->failed && buf_append(j->buf, data, len, &j->err) < 0)
+static char *json_out_room(struct json_out *j, size_t len) {
+    char *at = j->failed ? NULL : buf_extend(j->buf, len, &j->err);
+    if (at == NULL)
         j->failed = true;
+    return at;
+}
+
+static void json_out_put(struct json_out *j, const char *data, size_t len) {
+    char *at = json_out_room(j, len);
+    if (at != NULL)
+        memcpy(at, data, len);
+}
+
+/* The comma, the key, and room for a value of so many bytes, which is where NULL or the pointer
+ * points. A short answer has two hundred members: each is one piece for the buffer. */
+static char *json_out_member(struct json_out *j, const char *key, size_t len) {
+    size_t name = key != NULL ? strlen(key) : 0;
+    bool comma = j->comma;
+    j->comma = true;
+    char *at = json_out_room(j, comma + (key != NULL ? name + 3 : 0) + len);
+    if (at == NULL)
+        return NULL;
+    if (comma)
+        *at++ = ',';
+    if (key == NULL)
+        return at;
+    *at++ = '"';
+    memcpy(at, key, name);
+    at += name;
+    *at++ = '"';
+    *at++ = ':';
+    return at;
+}
+
+static void json_out_literal(struct json_out *j, const char *key, const char *text, size_t len) {
+    char *at = json_out_member(j, key, len);
+    if (at != NULL)
+        memcpy(at, text, len);
 }
 
 void json_out_raw(struct json_out *j, const char *key) {
-    if (j->comma)
-        json_out_put(j, ",", 1);
-    j->comma = true;
-    if (key == NULL)
-        return;
-    json_out_put(j, "\"", 1);
-    json_out_put(j, key, strlen(key));
-    json_out_put(j, "\":", 2);
+    (void)json_out_member(j, key, 0);
 }
 
 void json_out_open(struct json_out *j, const char *key, char bracket) {
-    json_out_raw(j, key);
-    json_out_put(j, &bracket, 1);
+    json_out_literal(j, key, &bracket, 1);
     j->comma = false;
 }
 
@@ -54,8 +81,7 @@ void json_out_u64(struct json_out *j, const char *key, uint64_t value) {
         digits[--at] = (char)('0' + value % 10);
         value /= 10;
     } while (value > 0);
-    json_out_raw(j, key);
-    json_out_put(j, digits + at, sizeof(digits) - at);
+    json_out_literal(j, key, digits + at, sizeof(digits) - at);
 }
 
 void json_out_i64(struct json_out *j, const char *key, int64_t value) {
@@ -63,20 +89,30 @@ void json_out_i64(struct json_out *j, const char *key, int64_t value) {
         json_out_u64(j, key, (uint64_t)value);
         return;
     }
-    json_out_raw(j, key);
-    json_out_put(j, "-", 1);
+    json_out_literal(j, key, "-", 1);
     j->comma = false;
     json_out_u64(j, NULL, (uint64_t)0 - (uint64_t)value);
 }
 
 void json_out_bool(struct json_out *j, const char *key, bool value) {
-    json_out_raw(j, key);
-    json_out_put(j, value ? "true" : "false", value ? 4 : 5);
+    json_out_literal(j, key, value ? "true" : "false", value ? 4 : 5);
 }
 
 void json_out_null(struct json_out *j, const char *key) {
-    json_out_raw(j, key);
-    json_out_put(j, "null", 4);
+    json_out_literal(j, key, "null", 4);
+}
+
+void json_out_hex(struct json_out *j, const char *key, const uint8_t *bytes, size_t len) {
+    static const char digits[] = "0123456789abcdef";
+    char *at = json_out_member(j, key, 2 * len + 2);
+    if (at == NULL)
+        return;
+    *at++ = '"';
+    for (size_t i = 0; i < len; i++) {
+        *at++ = digits[bytes[i] >> 4];
+        *at++ = digits[bytes[i] & 15];
+    }
+    *at = '"';
 }
 
 static void json_out_text(struct json_out *j, const char *text, size_t len) {
@@ -84,9 +120,28 @@ static void json_out_text(struct json_out *j, const char *text, size_t len) {
         j->failed = true;
 }
 
+/* Nothing of it is escaped, or needs a look at all of it. */
+static bool json_out_is_plain(const char *text, size_t len) {
+    bool plain = true;
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        plain &= c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+    }
+    return plain;
+}
+
 void json_out_str(struct json_out *j, const char *key, const char *text) {
-    json_out_raw(j, key);
     size_t len = strlen(text);
+    if (json_out_is_plain(text, len)) {
+        char *at = json_out_member(j, key, len + 2);
+        if (at == NULL)
+            return;
+        at[0] = '"';
+        memcpy(at + 1, text, len);
+        at[len + 1] = '"';
+        return;
+    }
+    json_out_raw(j, key);
     if (text_is_utf8(text, len)) {
         json_out_text(j, text, len);
         return;

@@ -30,6 +30,8 @@ void json_out_u64(struct json_out *j, const char *key, uint64_t value);
 void json_out_i64(struct json_out *j, const char *key, int64_t value);
 void json_out_bool(struct json_out *j, const char *key, bool value);
 void json_out_null(struct json_out *j, const char *key);
+/* A string of two digits for each byte. */
+void json_out_hex(struct json_out *j, const char *key, const uint8_t *bytes, size_t len);
 /* NUL-terminated; bytes that are not UTF-8 come out as '?'. */
 void json_out_str(struct json_out *j, const char *key, const char *text);
 /* A tree that jansson made (borrowed; NULL counts as memory being short). */

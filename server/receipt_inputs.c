@@ -28,9 +28,7 @@ void receipt_inputs_argv(const struct run_request *r, uint8_t out[32]) {
 }
 
 void receipt_inputs_hex(struct json_out *j, const char *key, const uint8_t hash[32]) {
-    char hex[65];
-    receipt_hex(hash, 32, hex);
-    json_out_str(j, key, hex);
+    json_out_hex(j, key, hash, 32);
 }
 
 static size_t receipt_inputs_argv_bytes(const struct request_step *step) {

@@ -81,19 +81,15 @@ void trace_header(const struct trace *t, char text[TRACEPARENT_TEXT]) {
 }
 
 void trace_write(struct json_out *j, const struct trace *t) {
-    char text[TRACEPARENT_ID_TEXT];
     if (!trace_is_set(t)) {
         json_out_null(j, "trace");
         return;
     }
     json_out_open(j, "trace", '{');
-    traceparent_hex(t->id, sizeof(t->id), text);
-    json_out_str(j, "id", text);
-    traceparent_hex(t->span, sizeof(t->span), text);
-    json_out_str(j, "span", text);
+    json_out_hex(j, "id", t->id, sizeof(t->id));
+    json_out_hex(j, "span", t->span, sizeof(t->span));
     if (trace_has_parent(t)) {
-        traceparent_hex(t->parent, sizeof(t->parent), text);
-        json_out_str(j, "parent", text);
+        json_out_hex(j, "parent", t->parent, sizeof(t->parent));
     } else {
         json_out_null(j, "parent");
     }

@@ -48,13 +48,22 @@ static int buf_grow(struct buf *b, size_t more, struct err *err) {
     return 0;
 }
 
-int buf_append(struct buf *b, const void *data, size_t len, struct err *err) {
-    if (buf_grow(b, len, err) < 0)
-        return -1;
-    if (len)
-        memcpy(b->data + b->len, data, len);
+/* cap is never above max + 1, so what fits into it needs no look at the maximum. */
+char *buf_extend(struct buf *b, size_t len, struct err *err) {
+    if ((len >= b->cap || b->len >= b->cap - len) && buf_grow(b, len, err) < 0)
+        return NULL;
+    char *at = b->data + b->len;
     b->len += len;
     b->data[b->len] = '\0';
+    return at;
+}
+
+int buf_append(struct buf *b, const void *data, size_t len, struct err *err) {
+    char *at = buf_extend(b, len, err);
+    if (!at)
+        return -1;
+    if (len)
+        memcpy(at, data, len);
     return 0;
 }
 

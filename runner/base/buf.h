@@ -30,6 +30,10 @@ int buf_printf(struct buf *b, struct err *err, const char *fmt, ...)
  * or NULL. */
 char *buf_reserve(struct buf *b, size_t len, struct err *err);
 
+/* Appends `len` bytes that the caller writes to the place returned before it does anything else
+ * with the buffer; or NULL, as buf_append() fails. */
+char *buf_extend(struct buf *b, size_t len, struct err *err);
+
 /* Removes `len` bytes (at most all) from the front. */
 void buf_consume(struct buf *b, size_t len);
 

@@ -26,11 +26,17 @@ static void test_shapes(void **state) {
     json_out_i64(&j, "d", -1);
     json_out_u64(&j, "e", 0);
     json_out_str(&j, "f", "\xff\xc3\"x");
+    json_out_hex(&j, "g", (const uint8_t *)"\x00\x9f\xff", 3);
+    json_out_hex(&j, "h", NULL, 0);
+    json_out_str(&j, "i", " ~");
+    json_out_str(&j, "j", "\x7f\xc3\xa9");
+    json_out_str(&j, "k", "");
     json_out_close(&j, '}');
     unit_works(json_out_end(&j, &err), err);
     assert_string_equal(b.data, "{\"a\":18446744073709551615,\"b\":-9223372036854775808,"
                                 "\"c\":[true,null,{},\"q\\\"\\\\\\n\\u0001\"],\"d\":-1,\"e\":0,"
-                                "\"f\":\"???x\"}");
+                                "\"f\":\"???x\",\"g\":\"009fff\",\"h\":\"\","
+                                "\"i\":\" ~\",\"j\":\"\x7f\xc3\xa9\",\"k\":\"\"}");
     buf_done(&b);
 }
 
