@@ -8,6 +8,8 @@
 
 /* api_runs.c */
 void api_runs_create(struct server *s, struct http_req *req, const struct route_args *args);
+/* The same with the request that is kept in `file`, a name among the results. */
+void api_runs_create_again(struct server *s, struct http_req *req, const char *file);
 void api_runs_get(struct server *s, struct http_req *req, const struct route_args *args);
 void api_runs_list(struct server *s, struct http_req *req, const struct route_args *args);
 void api_runs_delete(struct server *s, struct http_req *req, const struct route_args *args);

@@ -109,9 +109,15 @@ void api_answer_now(struct server *s, struct http_req *req, struct run *run) {
         api_answer_send(req, run->answer);
         return;
     }
-    if (run->phase == RUN_DONE && answer_weight(run) > SERVER_INLINE_MAX &&
-        api_answer_start_job(s, req, run) == 0)
-        return;
+    if (run->phase == RUN_DONE && answer_weight(run) > SERVER_INLINE_MAX) {
+        struct api_error error = {0};
+        if (http_hold_answer(req, answer_weight(run), &error) < 0) {
+            http_reply_error(req, &error);
+            return;
+        }
+        if (api_answer_start_job(s, req, run) == 0)
+            return;
+    }
     size_t position = run->phase == RUN_QUEUED ? queue_position(&s->runs.queue, &run->queued) : 0;
     struct buf out;
     buf_init(&out, API_ANSWER_MAX);

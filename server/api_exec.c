@@ -31,6 +31,7 @@ struct api_exec_job {
     char sandbox[SANDBOX_ID_SIZE];
     char *body;
     size_t len;
+    struct http_hold hold;    /* of the body */
     char keyed[EXEC_ID_SIZE]; /* the id that an Idempotency-Key stands for; "" = none */
     uint8_t hash[EXEC_HASH_SIZE];
     struct exec_request request;
@@ -335,6 +336,7 @@ static void api_exec_free(struct work_job *job) {
 
 static void api_exec_decode_done(struct work_job *job) {
     struct api_exec_job *j = (struct api_exec_job *)(void *)job;
+    http_hold_end(&j->hold);
     if (j->req != NULL)
         j->req->gone = NULL;
     if (j->req != NULL && j->rc == 0)
@@ -382,7 +384,7 @@ void api_exec_create(struct server *s, struct http_req *req, const struct route_
     *j = here; /* keyed is looked at in its new place */
     memcpy(j->sandbox, args->value[0], strnlen(args->value[0], sizeof(j->sandbox) - 1));
     j->job = (struct work_job){.run = api_exec_decode_large, .done = api_exec_decode_done};
-    j->body = http_take_body(req, &j->len);
+    j->body = http_take_body(req, &j->len, &j->hold);
     req->owner = j;
     req->gone = api_exec_gone;
     work_add(s->work, &j->job);

@@ -105,9 +105,15 @@ static int api_exec_answer_start_job(struct server *s, struct http_req *req, str
 static void api_exec_answer_shaped(struct server *s, struct http_req *req, struct exec *x,
                                    const struct api_exec_shape *shape) {
     struct buf out;
-    if (exec_answer_weight(x) > SERVER_INLINE_MAX &&
-        api_exec_answer_start_job(s, req, x, shape) == 0)
-        return;
+    if (exec_answer_weight(x) > SERVER_INLINE_MAX) {
+        struct api_error error = {0};
+        if (http_hold_answer(req, exec_answer_weight(x), &error) < 0) {
+            http_reply_error(req, &error);
+            return;
+        }
+        if (api_exec_answer_start_job(s, req, x, shape) == 0)
+            return;
+    }
     struct spool streams[SPOOL_STREAMS] = {x->out[SPOOL_STDOUT].spool, x->out[SPOOL_STDERR].spool};
     exec_pin(x);
     buf_init(&out, API_EXEC_ANSWER_MAX);

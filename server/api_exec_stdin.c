@@ -18,6 +18,7 @@ struct api_exec_stdin {
     struct http_req *req; /* NULL = the client is gone */
     struct exec *x;       /* pinned */
     char *body;
+    struct http_hold hold; /* of the body */
 };
 
 static void api_exec_stdin_reply(struct http_req *req, const struct exec *x) {
@@ -46,6 +47,7 @@ static void api_exec_stdin_closed(struct http_req *req, const struct exec *x) {
 static void api_exec_stdin_free(struct api_exec_stdin *p) {
     exec_unpin(p->x);
     free(p->body);
+    http_hold_end(&p->hold);
     free(p);
 }
 
@@ -93,7 +95,7 @@ static void api_exec_stdin_feed(struct http_req *req, struct exec *x, size_t ski
     }
     p->req = req;
     p->x = x;
-    p->body = http_take_body(req, &len);
+    p->body = http_take_body(req, &len, &p->hold);
     p->feed.data = p->body + skip;
     p->feed.len = len - skip;
     p->feed.close = close;

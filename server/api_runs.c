@@ -22,13 +22,18 @@
 /* What env.c adds to what the request names. */
 #define API_RUNS_ENV_BYTES 2048u
 
+/* A stored request. */
+#define API_RUNS_AGAIN_MAX ((size_t)256 * 1024 * 1024)
+
 /* A body that is being decoded, here or by a worker. */
 struct api_runs_job {
     struct work_job job;
     struct server *server;
     struct http_req *req; /* NULL = the client is gone */
-    char *body;
+    char *body;           /* NULL, and `again` is set: it is in that file */
+    char again[STORE_RUNS_FILE_SIZE];
     size_t len;
+    struct http_hold hold;              /* of the body */
     uint8_t hash[STORE_RUNS_HASH_SIZE]; /* of the body, which is in a file by then */
     bool filed;
     struct run_request request;
@@ -109,7 +114,7 @@ static void api_runs_keep_body(struct server *s, struct run *run, struct http_re
     } else if (body->hash != NULL) {
         run_store_body_filed(run, body->hash, body->len);
     } else if (keep) {
-        char *text = http_take_body(req, &len);
+        char *text = http_take_body(req, &len, NULL);
         if (text != NULL)
             run_store_body(run, text, len);
     }
@@ -324,9 +329,27 @@ static bool api_runs_file_body(struct runs *runs, const char *file, struct api_r
     return false;
 }
 
+/* It is read where it is decoded: one that waited for its decoder in memory would cost whoever
+ * asked for it nothing. */
+static int api_runs_read_body(struct api_runs_job *j) {
+    struct buf body;
+    buf_init(&body, API_RUNS_AGAIN_MAX);
+    j->rc = results_read(j->server->runs.results, j->again, &body, &j->err);
+    if (j->rc < 0) {
+        api_error_set(&j->error, 500, "internal", NULL, "The inputs of this run cannot be read.");
+    } else {
+        j->len = body.len;
+        j->body = buf_take(&body);
+    }
+    buf_done(&body);
+    return j->rc;
+}
+
 static void api_runs_decode(struct work_job *job) {
     struct api_runs_job *j = (struct api_runs_job *)(void *)job;
     char file[STORE_RUNS_FILE_SIZE];
+    if (j->again[0] != '\0' && api_runs_read_body(j) < 0)
+        return;
     j->rc = request_decode(j->body != NULL ? j->body : "", j->len, &j->request, &j->error);
     if (j->rc == 0)
         j->inputs = receipt_inputs_new(&j->request);
@@ -342,6 +365,7 @@ static void api_runs_decode(struct work_job *job) {
 static void api_runs_decode_done(struct work_job *job) {
     struct api_runs_job *j = (struct api_runs_job *)(void *)job;
     struct http_req *req = j->req;
+    http_hold_end(&j->hold);
     if (req != NULL)
         req->gone = NULL;
     if (j->rc == 0 && !j->filed && j->server->runs.store != NULL) {
@@ -371,6 +395,33 @@ static void api_runs_gone(struct http_req *req) {
     j->req = NULL;
 }
 
+static void api_runs_create_later(struct server *s, struct http_req *req, const char *again) {
+    struct api_error error = {0};
+    struct api_runs_job *j = calloc(1, sizeof(*j));
+    if (j == NULL) {
+        api_error_memory(&error);
+        http_reply_error(req, &error);
+        return;
+    }
+    j->job = (struct work_job){.run = api_runs_decode, .done = api_runs_decode_done};
+    j->server = s;
+    j->req = req;
+    str_copy(j->again, sizeof(j->again), again);
+    j->body = http_take_body(req, &j->len, &j->hold);
+    if (again[0] != '\0') { /* what came with the request is nothing */
+        http_hold_end(&j->hold);
+        free(j->body);
+        j->body = NULL;
+    }
+    req->owner = j;
+    req->gone = api_runs_gone;
+    work_add(s->work, &j->job);
+}
+
+void api_runs_create_again(struct server *s, struct http_req *req, const char *file) {
+    api_runs_create_later(s, req, file);
+}
+
 void api_runs_create(struct server *s, struct http_req *req, const struct route_args *args) {
     (void)args;
     struct api_error error = {0};
@@ -384,17 +435,5 @@ void api_runs_create(struct server *s, struct http_req *req, const struct route_
             http_reply_error(req, &error);
         return;
     }
-    struct api_runs_job *j = calloc(1, sizeof(*j));
-    if (j == NULL) {
-        api_error_memory(&error);
-        http_reply_error(req, &error);
-        return;
-    }
-    j->job = (struct work_job){.run = api_runs_decode, .done = api_runs_decode_done};
-    j->server = s;
-    j->req = req;
-    j->body = http_take_body(req, &j->len);
-    req->owner = j;
-    req->gone = api_runs_gone;
-    work_add(s->work, &j->job);
+    api_runs_create_later(s, req, "");
 }

@@ -249,6 +249,7 @@ struct api_sandboxes_job {
     struct http_req *req; /* NULL = the client is gone */
     char *body;
     size_t len;
+    struct http_hold hold; /* of the body */
     struct sandbox_request request;
     struct api_error error;
     int rc;
@@ -268,6 +269,7 @@ static void api_sandboxes_decode(struct work_job *job) {
 
 static void api_sandboxes_decode_done(struct work_job *job) {
     struct api_sandboxes_job *j = (struct api_sandboxes_job *)(void *)job;
+    http_hold_end(&j->hold);
     if (j->req != NULL) {
         j->req->gone = NULL;
         if (j->rc == 0)
@@ -289,7 +291,7 @@ static void api_sandboxes_decode_later(struct server *s, struct http_req *req) {
     }
     j->server = s;
     j->req = req;
-    j->body = http_take_body(req, &j->len);
+    j->body = http_take_body(req, &j->len, &j->hold);
     j->job = (struct work_job){.run = api_sandboxes_decode, .done = api_sandboxes_decode_done};
     req->owner = j;
     req->gone = api_sandboxes_gone;

@@ -20,6 +20,7 @@ struct api_sync {
     char id[SANDBOX_ID_SIZE];
     char *body;
     size_t len;
+    struct http_hold hold; /* of the body, which the request keeps */
     struct sync_request request;
     bool is_sync, contents;
     char root[FILEOP_PATH_MAX + 1];
@@ -60,6 +61,7 @@ static void api_sync_answer(struct api_sync *a, const struct api_error *error, i
             api_reply_buf(a->req, 200, "application/json", &a->out, rc);
     }
     buf_done(&a->out);
+    http_hold_end(&a->hold);
     free(a);
 }
 
@@ -182,6 +184,7 @@ static void api_sync_begin(struct api_sync *a) {
     int rc;
     if (sb == NULL) { /* it answered */
         sync_request_done(&a->request);
+        http_hold_end(&a->hold);
         free(a);
         return;
     }
@@ -210,6 +213,7 @@ static void api_sync_decoded(struct work_job *job) {
         api_sync_answer(a, &a->error, 0);
     } else if (a->req == NULL) { /* nobody was told anything, so nothing is owed */
         sync_request_done(&a->request);
+        http_hold_end(&a->hold);
         free(a);
     } else {
         api_sync_begin(a);
@@ -223,7 +227,7 @@ void api_sync_post(struct server *s, struct http_req *req, const struct route_ar
     if (a == NULL)
         return;
     a->is_sync = true;
-    a->body = http_take_body(req, &a->len);
+    a->body = http_take_body(req, &a->len, &a->hold);
     if (a->body == NULL)
         a->body = calloc(1, 1);
     if (a->body == NULL) {

@@ -231,6 +231,7 @@ static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
     req->conn->req = NULL;
     http_deadline(req->conn, req->conn->half_closed ? HTTP_FINISH_MS : h->options.header_ms);
     http_body_release(req);
+    http_hold_end(&req->answer_hold);
     free(req->target);
     free(req);
 }
@@ -452,6 +453,12 @@ struct http *http_start(struct loop *loop, struct log *log, const struct http_op
     h->app = *app;
     h->options = *options;
     h->source.fd = -1;
+    h->ledger = http_ledger_new(options->max_held_bytes);
+    if (h->ledger == NULL) {
+        free(h);
+        err_set(err, ERR_SYSTEM, ENOMEM, "starting HTTP: out of memory");
+        return NULL;
+    }
     struct MHD_OptionItem tls[HTTP_TLS_OPTIONS + 1] = {{MHD_OPTION_END, 0, NULL}};
     unsigned flags =
         MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | http_tls_options(h, tls);
@@ -514,6 +521,7 @@ void http_stop(struct http *h) {
         MHD_stop_daemon(daemon);
     loop_defer_stop(h->loop, &h->run);
     http_linger_stop(h);
+    http_ledger_close(h->ledger);
     free(h);
 }
 
@@ -540,39 +548,6 @@ size_t http_connections_left(const struct http *h) {
 
 const char *http_header(struct http_req *req, const char *name) {
     return MHD_lookup_connection_value(req->mhd, MHD_HEADER_KIND, name);
-}
-
-struct http_joined {
-    const char *name;
-    char *text;
-    size_t size, len, count;
-    bool fits;
-};
-
-static enum MHD_Result http_join_one(void *arg, enum MHD_ValueKind kind, const char *key,
-                                     const char *value) {
-    struct http_joined *j = arg;
-    (void)kind;
-    if (strcasecmp(key, j->name) != 0)
-        return MHD_YES;
-    size_t len = value != NULL ? strlen(value) : 0, comma = j->count > 0 ? 1 : 0;
-    j->count++;
-    if (j->len + comma + len >= j->size) {
-        j->fits = false;
-        return MHD_NO;
-    }
-    if (comma != 0)
-        j->text[j->len++] = ',';
-    memcpy(j->text + j->len, value != NULL ? value : "", len);
-    j->len += len;
-    return MHD_YES;
-}
-
-size_t http_header_join(struct http_req *req, const char *name, char *text, size_t size) {
-    struct http_joined j = {.name = name, .text = text, .size = size, .fits = true};
-    (void)MHD_get_connection_values(req->mhd, MHD_HEADER_KIND, http_join_one, &j);
-    text[j.fits ? j.len : 0] = '\0';
-    return j.fits ? j.count : 0;
 }
 
 struct http_query_search {

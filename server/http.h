@@ -95,6 +95,18 @@ struct http_header {
     char value[200];
 };
 
+/* What a request has in memory, counted: http_hold.c. All zeros: nothing. */
+struct http_hold {
+    struct http_ledger *ledger;
+    struct http_owner *owner; /* NULL: it is small */
+    uint64_t bytes;
+};
+/* It is not there any more. On the loop's thread, at any time, also after http_stop(). */
+void http_hold_end(struct http_hold *hold);
+/* An answer of about so many bytes is about to be made by a worker. -1: he has too many (*error).
+ */
+int http_hold_answer(struct http_req *req, uint64_t bytes, struct api_error *error);
+
 struct http_req {
     struct http *http;
     struct http_conn *conn;
@@ -109,6 +121,7 @@ struct http_req {
     uint64_t length; /* Content-Length, UINT64_MAX = chunked */
     char *body;      /* owned, NUL-terminated once HANDLED; NULL when empty */
     size_t body_len, body_alloc;
+    struct http_hold body_hold, answer_hold;
     uint64_t body_max;
     uint64_t body_seen;
     bool early; /* set by `begin`: handle() is called before the body, http_take_upload() follows */
@@ -149,7 +162,7 @@ struct http_req {
 struct http_options {
     int listen_fd; /* owned by the http once started */
     uint64_t max_connections;
-    uint64_t max_body_bytes; /* of all requests together */
+    uint64_t max_held_bytes; /* bodies and answers of all requests together */
     uint64_t header_ms, body_ms;
     struct tls *tls;    /* borrowed; NULL = plain HTTP */
     struct proxy proxy; /* whose word on the client's address counts */
@@ -191,10 +204,11 @@ const char *http_client(struct http_req *req);
 /* Is there a query parameter of which fn says true? The value may be NULL. */
 bool http_query_any(struct http_req *req, bool (*fn)(const char *name, const char *value));
 
-/* Takes the body away from the request: malloc'ed memory that the caller frees. */
-char *http_take_body(struct http_req *req, size_t *len);
+/* Takes the body away from the request: malloc'ed memory that the caller frees, and then says so by
+ * http_hold_end(); NULL: it is not counted from here on. */
+char *http_take_body(struct http_req *req, size_t *len, struct http_hold *hold);
 /* Gives it back. */
-void http_give_body(struct http_req *req, char *body, size_t len);
+void http_give_body(struct http_req *req, char *body, size_t len, struct http_hold *hold);
 
 /* The body of an `early` request goes to `ops`, from within handle(). Until it is whole, the only
  * possible answer is http_reply_error(), at any time; `gone` is told of a client that breaks off.
@@ -206,7 +220,9 @@ void http_add_header(struct http_req *req, const char *name, const char *fmt, ..
     __attribute__((format(printf, 3, 4)));
 
 /* The answer: `len` bytes at `data`, for which release(arg) is called when they are not needed any
- * more (NULL: they live for ever). Exactly one http_reply…() per request. */
+ * more (NULL: they live for ever). Exactly one http_reply…() per request. Whoever has more large
+ * answers under way than he may have gets an error instead; what he asked for was done all the
+ * same. */
 struct http_body {
     const void *data;
     size_t len;

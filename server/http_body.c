@@ -133,35 +133,63 @@ void http_body_logged(void *arg, const char *fmt, va_list args) {
     }
 }
 
-static int http_body_grow(struct http_req *req, size_t need) {
+struct http_body_joined {
+    const char *name;
+    char *text;
+    size_t size, len, count;
+    bool fits;
+};
+
+static enum MHD_Result http_body_join_one(void *arg, enum MHD_ValueKind kind, const char *key,
+                                          const char *value) {
+    struct http_body_joined *j = arg;
+    (void)kind;
+    if (strcasecmp(key, j->name) != 0)
+        return MHD_YES;
+    size_t len = value != NULL ? strlen(value) : 0, comma = j->count > 0 ? 1 : 0;
+    j->count++;
+    if (j->len + comma + len >= j->size) {
+        j->fits = false;
+        return MHD_NO;
+    }
+    if (comma != 0)
+        j->text[j->len++] = ',';
+    memcpy(j->text + j->len, value != NULL ? value : "", len);
+    j->len += len;
+    return MHD_YES;
+}
+
+size_t http_header_join(struct http_req *req, const char *name, char *text, size_t size) {
+    struct http_body_joined j = {.name = name, .text = text, .size = size, .fits = true};
+    (void)MHD_get_connection_values(req->mhd, MHD_HEADER_KIND, http_body_join_one, &j);
+    text[j.fits ? j.len : 0] = '\0';
+    return j.fits ? j.count : 0;
+}
+
+static int http_body_grow(struct http_req *req, size_t need, struct api_error *error) {
     /* The announced length is taken on trust only up to what has arrived: memory follows bytes. */
     size_t size = req->body_alloc == 0 ? HTTP_BODY_FIRST : req->body_alloc;
     while (size < need)
         size *= 2;
     if (req->length != UINT64_MAX && size > req->length + 1)
         size = (size_t)req->length + 1;
-    char *grown = realloc(req->body, size);
-    if (grown == NULL)
+    if (http_hold_more(req, &req->body_hold, size - req->body_alloc, error) < 0)
         return -1;
-    req->http->body_bytes += size - req->body_alloc;
+    char *grown = realloc(req->body, size);
+    if (grown == NULL) /* what is counted too much goes with the request */
+        return api_error_memory(error);
     req->body = grown;
     req->body_alloc = size;
     return 0;
 }
 
 int http_body_take(struct http_req *req, const char *data, size_t len, struct api_error *error) {
-    struct http *h = req->http;
     if (len > req->body_max - req->body_len)
         return api_error_set(error, 413, "too_large", NULL, "The body may have at most %llu bytes.",
                              (unsigned long long)req->body_max);
     size_t need = req->body_len + len + 1;
-    if (need > req->body_alloc) {
-        if (h->body_bytes + need > h->options.max_body_bytes)
-            return api_error_set(error, 503, "busy", NULL,
-                                 "The server holds too many large requests; try again.");
-        if (http_body_grow(req, need) < 0)
-            return api_error_memory(error);
-    }
+    if (need > req->body_alloc && http_body_grow(req, need, error) < 0)
+        return -1;
     memcpy(req->body + req->body_len, data, len);
     req->body_len += len;
     return 0;
@@ -183,24 +211,29 @@ void http_body_refuse(struct http_req *req, const struct api_error *error) {
 }
 
 void http_body_release(struct http_req *req) {
-    req->http->body_bytes -= req->body_alloc;
+    http_hold_end(&req->body_hold);
     free(req->body);
     req->body = NULL;
     req->body_len = 0;
     req->body_alloc = 0;
 }
 
-void http_give_body(struct http_req *req, char *body, size_t len) {
+void http_give_body(struct http_req *req, char *body, size_t len, struct http_hold *hold) {
     req->body = body;
     req->body_len = len;
     req->body_alloc = len;
-    req->http->body_bytes += len;
+    req->body_hold = *hold;
+    *hold = (struct http_hold){0};
 }
 
-char *http_take_body(struct http_req *req, size_t *len) {
+char *http_take_body(struct http_req *req, size_t *len, struct http_hold *hold) {
     char *body = req->body;
     *len = req->body_len;
-    req->http->body_bytes -= req->body_alloc;
+    if (hold != NULL)
+        *hold = req->body_hold;
+    else
+        http_hold_end(&req->body_hold);
+    req->body_hold = (struct http_hold){0};
     req->body = NULL;
     req->body_len = 0;
     req->body_alloc = 0;

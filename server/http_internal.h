@@ -42,7 +42,7 @@ struct http {
     struct loop_defer run;
     struct http_conn *first;
     size_t connections, in_flight, held;
-    uint64_t body_bytes; /* held by all requests */
+    struct http_ledger *ledger;
     struct http_linger *linger_first;
     size_t linger_count;
     struct http_conn *pulled; /* HTTPS: the one that was read from last; NULL = it is gone */
@@ -66,6 +66,17 @@ int http_body_take(struct http_req *req, const char *data, size_t len, struct ap
  * it is long, it costs the connection. */
 void http_body_refuse(struct http_req *req, const struct api_error *error);
 void http_body_release(struct http_req *req);
+
+/* http_hold.c */
+/* So much is not counted for its user. */
+#define HTTP_HOLD_SMALL ((uint64_t)64 * 1024)
+struct http_ledger *http_ledger_new(uint64_t max);
+/* Holds may end later. NULL allowed. */
+void http_ledger_close(struct http_ledger *l);
+/* `more` bytes than before. -1: the user, or everybody, has too many (*error; nothing is changed).
+ */
+int http_hold_more(struct http_req *req, struct http_hold *hold, uint64_t more,
+                   struct api_error *error);
 
 /* http_linger.c: a connection that is closed before its request was read must go on reading for a
  * moment, or the kernel answers what still arrives with a reset that destroys our answer on its

@@ -115,12 +115,16 @@ static ssize_t http_reply_block(void *arg, uint64_t pos, char *data, size_t size
     return (ssize_t)n;
 }
 
+static void http_reply_discard(const struct http_app *app, const struct http_body *body) {
+    if (body->release == free && app->discard != NULL)
+        app->discard(app->arg, body->arg, body->len);
+    else if (body->release != NULL)
+        body->release(body->arg);
+}
+
 static void http_reply_blocks_done(void *arg) {
     struct http_reply_long *l = arg;
-    if (l->body.release == free && l->app->discard != NULL)
-        l->app->discard(l->app->arg, l->body.arg, l->body.len);
-    else if (l->body.release != NULL)
-        l->body.release(l->body.arg);
+    http_reply_discard(l->app, &l->body);
     free(l);
 }
 
@@ -140,7 +144,13 @@ static struct MHD_Response *http_reply_blocks(const struct http_app *app,
 
 void http_reply(struct http_req *req, int status, const char *type, const struct http_body *body) {
     struct MHD_Response *response;
+    struct api_error error = {0};
     const struct http_app *app = &req->http->app;
+    if (http_hold_answer(req, body->len, &error) < 0) {
+        http_reply_discard(app, body);
+        http_reply_error(req, &error);
+        return;
+    }
     if (req->idem != NULL && app->answered != NULL)
         app->answered(app->arg, req, status, body);
     if (body->len > HTTP_STREAM_BLOCK)

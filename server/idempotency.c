@@ -26,6 +26,7 @@ struct idempotency_claim {
     struct route_args args;
     char *body; /* a large one, while a worker has it */
     size_t body_len;
+    struct http_hold hold; /* of it */
     uint8_t hash[STORE_IDEMPOTENCY_HASH];
     char user[64], key[IDEMPOTENCY_KEY_MAX + 1];
     struct idempotency_claim *next;   /* the firsts of other keys */
@@ -258,11 +259,12 @@ static void idempotency_hashed(struct work_job *job) {
     struct idempotency_claim *c = (struct idempotency_claim *)(void *)job;
     if (c->req == NULL) {
         free(c->body);
+        http_hold_end(&c->hold);
         free(c);
         return;
     }
     c->req->gone = NULL;
-    http_give_body(c->req, c->body, c->body_len);
+    http_give_body(c->req, c->body, c->body_len, &c->hold);
     c->body = NULL;
     idempotency_decide(c);
 }
@@ -272,7 +274,7 @@ static void idempotency_hash_later(struct idempotency_claim *c) {
     /* Routes that take a key have no {*}: there is room for what the worker needs. */
     str_copy(c->args.allow, sizeof(c->args.allow), req->method);
     (void)str_copy(c->args.rest, sizeof(c->args.rest), req->target);
-    c->body = http_take_body(req, &c->body_len);
+    c->body = http_take_body(req, &c->body_len, &c->hold);
     c->job = (struct work_job){.run = idempotency_hash_job, .done = idempotency_hashed};
     req->owner = c;
     req->gone = idempotency_waiter_gone;

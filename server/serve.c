@@ -414,7 +414,7 @@ static int serve_http(struct serve *v, struct err *err) {
     v->http.proxy.count = v->config.proxy.count;
     v->http.header_ms = v->config.header_ms;
     v->http.body_ms = v->config.body_ms;
-    v->http.max_body_bytes = 8 * SERVER_BODY_MAX;
+    v->http.max_held_bytes = 8 * SERVER_BODY_MAX;
     s->http = http_start(s->loop, &s->log, &v->http, &app, err);
     if (s->http == NULL)
         return -1;

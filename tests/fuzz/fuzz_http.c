@@ -30,7 +30,7 @@ static void fuzz_handle(void *arg, struct http_req *req) {
     static const struct http_body body = {.data = "{}", .len = 2};
     size_t len = 0;
     (void)arg;
-    char *taken = http_take_body(req, &len);
+    char *taken = http_take_body(req, &len, NULL);
     fuzz_require(len <= 4096 && (len == 0 || taken[len] == '\0'));
     free(taken);
     http_reply(req, 200, "application/json", &body);
@@ -47,7 +47,7 @@ static const struct fuzz_place *fuzz_place(void) {
     static struct log log = {.fd = -1};
     static struct fuzz_place p;
     struct http_options options = {
-        .max_connections = 64, .max_body_bytes = 1u << 20, .header_ms = 1000, .body_ms = 1000};
+        .max_connections = 64, .max_held_bytes = 1u << 20, .header_ms = 1000, .body_ms = 1000};
     struct err err = {0};
     socklen_t len = sizeof(p.at);
     if (p.http != NULL)

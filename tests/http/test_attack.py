@@ -6,7 +6,9 @@ import json
 import mmap
 import os
 import pwd
+import select
 import shutil
+import socket
 import tempfile
 
 import box
@@ -15,6 +17,7 @@ import clean
 import harness
 from client import parallel
 from suite import test
+from test_users import new_user
 
 MIB = 1 << 20
 
@@ -308,3 +311,82 @@ def _(_):
         check.within(1, left[1 << 20], 256, "pages that stay below the bound")
     finally:
         shutil.rmtree(place)
+
+
+def unread(one, path):
+    """A connection whose answer has begun, and is not read -> (socket, status)."""
+    conn = socket.socket()
+    conn.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    conn.settimeout(20)
+    conn.connect(("127.0.0.1", one.port))
+    conn.sendall(b"GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n\r\n" % (
+        path.encode(), one.token.encode()))
+    return conn, int(conn.recv(12)[-3:])
+
+
+def unsent(one, length, sent):
+    """A connection that has sent `sent` of `length` bytes of a body -> (socket, status or None)."""
+    conn = socket.create_connection(("127.0.0.1", one.port), 20)
+    try:
+        conn.sendall(b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+                     b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (one.token.encode(), length))
+        for _ in range(sent // MIB):
+            conn.sendall(b" " * MIB)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # it was answered before
+    answered = select.select([conn], [], [], 0.1)[0]
+    return conn, int(conn.recv(12)[-3:]) if answered else None
+
+
+@test("whoever does not read his answers, or sends large bodies slowly, holds a part of the server's memory and leaves"
+      " others theirs", own=True, deadline=90)
+def _(_):
+    with harness.Pair(slots=4, warm=2) as pair:
+        (_, one), (_, other) = new_user(pair), new_user(pair)
+        limits = {"output_bytes": 8 * MIB, "wall_ms": 60000}
+        body = dict(sh="head -c %d /dev/urandom; head -c %d /dev/urandom >&2; head -c 15000000 /dev/urandom >o"
+                    % (8 * MIB, 8 * MIB), collect=["o"], limits=limits)
+        for who in (one, other):
+            who.large = "/v1/runs/" + check.ok(who.run(**body))["id"]
+        for what, begin in (("answers", lambda: unread(one, one.large)),
+                            ("bodies", lambda: unsent(one, 110 * MIB, 66 * MIB))):
+            open_, statuses = [], []
+            try:
+                while 429 not in statuses and len(open_) < 24:
+                    conn, status = begin()
+                    open_.append(conn)
+                    statuses.append(status)
+                check.equal(statuses[-1], 429, "%s: status of the last of %d" % (what, len(open_)))
+                check.true(len(open_) > 3, "%s: a few may be open: %r", what, statuses)
+                check.ok(other.run(argv=["true"]))
+                check.equal(other.get(other.large).status, 200, "another's large answer")
+                check.ok(other.run(argv=["true"], stdin="x" * (60 * MIB), limits={"wall_ms": 60000}))
+                check.error(one.get(one.large), 429, "memory")
+            finally:
+                for conn in open_:
+                    conn.close()
+            check.eventually(lambda: one.get(one.large).status == 200, 10, what + ": there is room again")
+
+
+@test("bodies that are whole and wait to be decoded are counted, also when their clients are gone", own=True, deadline=60)
+def _(_):
+    with harness.Pair(slots=4, warm=2) as pair:
+        _, one = new_user(pair)
+        # A long number takes a second.
+        body = b'{"limits":{"wall_ms":%s}}' % (b"1" * (100 * MIB))
+        head = (b"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n" % (one.token.encode(), len(body)))
+        most = []
+
+        def send(_):
+            try:
+                with socket.create_connection(("127.0.0.1", one.port), 20) as conn:
+                    conn.sendall(head)
+                    conn.sendall(body)
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # refused
+            most.append(pair.memory())
+
+        parallel(3, lambda i: [send(i) for _ in range(4)], 50)
+        check.true(max(most) < 900 * MIB, "the server had %d MiB", max(most) // MIB)
+        check.eventually(lambda: one.send(argv=["true"]).status == 200, 20, "he has room again")
