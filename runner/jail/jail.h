@@ -82,6 +82,9 @@ struct jail_host {
     uint64_t serial;                /* names of cgroups: counts up, never reused within a life */
     const struct jail_maker *maker; /* borrowed */
     unsigned building;              /* jails that are being made; kept by the pool */
+    const struct jail
+        *newest; /* of sandboxes: began, or got its first command, last; may be gone */
+    uint64_t newest_ns;
     struct jail_ids ids;
     bool rootless; /* root of a user namespace only: see main/rootless.h */
     struct cgroup_dying dying;
@@ -267,6 +270,8 @@ void jail_exited(struct jail *jail, const struct initmsg_report *report);
 /* For jail_run.c (jail_spare.c): the spare that jail_is_ready() found; looks after the spares of a
  * sandbox a little later, and after the groups of what is over, now; was it a spare that ended? */
 struct exec *jail_take_spare(struct jail *jail);
+/* Of all sandboxes of the shard this one began, or got its first command, last. */
+void jail_newest(struct jail *j);
 void jail_stock(struct jail *jail, uint64_t wait_ns);
 void jail_sweep(void *arg);
 bool jail_spare_exited(struct jail *jail, uint32_t pid);

@@ -114,6 +114,7 @@ int jail_make_sandbox(struct jail *j, struct err *err) {
         return err_set(err, ERR_STATE, 0, "only a jail that has run nothing becomes a sandbox");
     }
     j->sandbox = true;
+    jail_newest(j);
     if (cgroup_step_extend(j->host->cgroups, &j->cgroup, &j->spare->cgroup, j->spare->outside_pid,
                            err) != 0) {
         return -1;

@@ -12,8 +12,12 @@
 #define JAIL_FULL_SLACK (1u << 20)
 #define JAIL_SWEEP_NS (2 * CLOCK_NS_PER_MS)
 #define JAIL_SPARES_USED 2u
-/* Whoever waits for a new jail comes before the second command of another, for so long. */
+/* Whoever waits for a new jail comes before the second command of another, for so long … */
 #define JAIL_PATIENCE_NS (30 * CLOCK_NS_PER_MS)
+/* … and where many new sandboxes get their first commands, for so long; one after the other, with
+ * pauses of at most: */
+#define JAIL_CROWD_PATIENCE_NS (200 * CLOCK_NS_PER_MS)
+#define JAIL_CROWD_NS (5 * CLOCK_NS_PER_MS)
 #define JAIL_REST_NS CLOCK_NS_PER_S /* without a command: one spare is enough */
 
 /* Its executions have left files in memory, which hold their groups: see cgroup.h. */
@@ -117,6 +121,9 @@ struct exec *jail_take_spare(struct jail *j) {
     j->spare = x->next;
     x->next = NULL;
     j->lost = 0;
+    if (j->sandbox && j->used_ns == 0) {
+        jail_newest(j);
+    }
     j->used_ns = clock_mono_ns();
     return x;
 }
@@ -131,6 +138,19 @@ static void jail_dismiss(struct jail *j, struct exec *x) {
     j->execs = x;
 }
 
+/* Is the next spare to wait, because others have not had their first command yet? */
+static bool jail_stands_back(const struct jail *j, uint64_t now) {
+    const struct jail_host *h = j->host;
+    return (h->building > 0 && now < j->used_ns + JAIL_PATIENCE_NS) ||
+           (h->newest != j && now < h->newest_ns + JAIL_CROWD_NS &&
+            now < j->used_ns + JAIL_CROWD_PATIENCE_NS);
+}
+
+void jail_newest(struct jail *j) {
+    j->host->newest = j;
+    j->host->newest_ns = clock_mono_ns();
+}
+
 /* One is made at a time, since one that has not said a word is not known by its number. */
 static void jail_stock_due(void *arg) {
     struct jail *j = arg;
@@ -142,7 +162,7 @@ static void jail_stock_due(void *arg) {
     if (j->state != JAIL_READY) {
         return;
     }
-    if (j->host->building > 0 && now < j->used_ns + JAIL_PATIENCE_NS) {
+    if (jail_stands_back(j, now)) {
         jail_stock(j, JAIL_SWEEP_NS);
         return;
     }

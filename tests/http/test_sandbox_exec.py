@@ -110,6 +110,19 @@ def _(pair):
         check.true(set(ids) <= listed, "not all are listed")
 
 
+@test("forty new sandboxes at once: each has its first command and the next ones", deadline=30)
+def _(pair):
+    # More than are kept ready; what each gets next is made while others get their first.
+    def one(index):
+        with Box.make(pair.client) as box:
+            for turn in range(3):
+                check.equal(box.text("echo $((%d + %d))" % (index, turn)),
+                            "%d\n" % (index + turn), "sandbox %d, command %d" % (index, turn))
+            return box.id
+
+    check.equal(len(set(parallel(40, one))), 40, "different sandboxes")
+
+
 @test("one cannot signal or trace another's processes beyond what its user may", case=96)
 def _(pair):
     with Box.make(pair.client) as box:
