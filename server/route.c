@@ -268,6 +268,7 @@ void route_ended(void *server, struct http_req *req) {
     idempotency_over(s, req);
     seen_request(s, req);
     audit_route_ended(s, req);
+    idle_later(&s->idle);
     if (req->token != NULL)
         req->token->user->open--;
     accounts_token_unref(req->token);

@@ -1,7 +1,6 @@
 #include "runs.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -15,8 +14,9 @@
 #include "work.h"
 
 /* How long runs wait while no runner is there at all; a restart of the runner takes less. */
-#define RUNS_REST_MS 500u
 #define RUNS_STARVE_MS 30000u
+/* Of finished runs that are stored, so much stays in memory when nothing is asked for. */
+#define RUNS_REST_BYTES ((size_t)2 * 1024 * 1024)
 /* Runs that are put aside in one round of the loop: nothing holds it up for long. */
 #define RUNS_HELD_MAX 1000u
 /* How long others may pass a run that waits for memory. */
@@ -46,7 +46,6 @@ void runs_done(struct runs *runs) {
     loop_defer_stop(runs->loop, &runs->dispatch);
     loop_defer_stop(runs->loop, &runs->evict);
     loop_timer_stop(runs->loop, &runs->starve);
-    loop_timer_stop(runs->loop, &runs->rest);
     loop_timer_stop(runs->loop, &runs->again);
     pipes_done(&runs->pipes);
     queue_done(&runs->queue);
@@ -420,31 +419,9 @@ void runs_count_end(struct runs *runs, enum cause cause) {
     runs->metrics->ends[cause]++;
 }
 
-/* The allocator keeps what a busy time left in many small pieces; when nothing has run for a moment
- * it gives it back. Not at once: that is work, and the next request may be on its way. */
-static void runs_trim(struct work_job *job) {
-    free(job);
-    (void)malloc_trim(0);
-}
-
-static void runs_rest(void *arg) {
-    struct runs *runs = arg;
-    if (runs->active > 0)
-        return;
-    /* Where there were large requests it takes milliseconds. */
-    struct work_job *job = work_has_threads(runs->work) ? calloc(1, sizeof(*job)) : NULL;
-    if (job == NULL) {
-        (void)malloc_trim(0);
-        return;
-    }
-    job->run = runs_trim;
-    work_add(runs->work, job);
-}
-
-static void runs_rest_soon(struct runs *runs) {
-    if (runs->active == 0)
-        loop_timer_at(runs->loop, &runs->rest, clock_mono_ns() + RUNS_REST_MS * CLOCK_NS_PER_MS,
-                      runs_rest, runs, NULL);
+void runs_rest(struct runs *runs) {
+    while (runs->store != NULL && runs->done_bytes > RUNS_REST_BYTES && runs->done_count > 0)
+        runs_evict_one(runs, runs->done_oldest);
 }
 
 /* CPU time of all steps so far, rounded up. */
@@ -472,7 +449,6 @@ void runs_over(struct runs *runs, struct run *run) {
         queue_ended(&runs->queue, &run->queued,
                     (clock_mono_ns() - run->dispatched_ns) / CLOCK_NS_PER_MS);
         runs->active--;
-        runs_rest_soon(runs);
     }
     quota_let_go(runs->quota, &run->held);
     hostmem_give(runs->mem, &run->mem);

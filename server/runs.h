@@ -65,9 +65,8 @@ struct runs {
     struct run *newest, *oldest;           /* all, by age */
     struct run *done_oldest, *done_newest; /* finished, by when they finished */
     size_t count, done_count, active, sealing;
-    bool closed;            /* see runs_close() */
-    uint64_t last_us;       /* that an id began with */
-    struct loop_timer rest; /* gives memory back after a busy time */
+    bool closed;      /* see runs_close() */
+    uint64_t last_us; /* that an id began with */
     size_t done_bytes;
     struct loop_defer dispatch, evict;
     unsigned char random[1024]; /* for ids, fetched in advance */
@@ -137,5 +136,7 @@ void runs_log(struct runs *runs, const struct run *run, const struct err *err);
 /* Keeps a run in memory while somebody works on it. */
 void runs_pin(struct run *run);
 void runs_unpin(struct run *run);
+/* Nothing is asked for: of finished runs that are stored little stays in memory. */
+void runs_rest(struct runs *runs);
 /* The encoded answer of a finished run was made: it counts. */
 void runs_grown(struct run *run, size_t bytes);

@@ -324,6 +324,7 @@ static int serve_core(struct serve *v, struct err *err) {
                                 .dead = serve_shard_dead,
                                 .looked = serve_shard_looked,
                                 .arg = s};
+    idle_init(&s->idle, s);
     look_init(&s->look, s->loop, &s->links);
     links_start(&s->links, s->loop, &s->log, &watch);
     return 0;
@@ -494,6 +495,7 @@ static void serve_clean_up(struct serve *v) {
     if (s->loop != NULL)
         loop_del(s->loop, &v->signal_source);
     drain_done(&v->drain);
+    idle_stop(&s->idle);
     if (s->store != NULL)
         store_then_stop(s->store, &s->answers);
     http_stop(s->http);

@@ -10,6 +10,7 @@
 #include "blobs.h"
 #include "hostmem.h"
 #include "http.h"
+#include "idle.h"
 #include "links.h"
 #include "log.h"
 #include "look.h"
@@ -71,6 +72,7 @@ struct server {
     struct trace_pool trace_pool;
     struct traces_late traces_late;
     struct seen seen;
+    struct idle idle;
     struct tls *tls; /* NULL = plain HTTP */
     struct http *http;
     struct archives archives;

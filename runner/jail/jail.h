@@ -82,8 +82,7 @@ struct jail_host {
     uint64_t serial;                /* names of cgroups: counts up, never reused within a life */
     const struct jail_maker *maker; /* borrowed */
     unsigned building;              /* jails that are being made; kept by the pool */
-    const struct jail
-        *newest; /* of sandboxes: began, or got its first command, last; may be gone */
+    const struct jail *newest;      /* jail_newest(); only to compare with: it may be gone */
     uint64_t newest_ns;
     struct jail_ids ids;
     bool rootless; /* root of a user namespace only: see main/rootless.h */

@@ -262,6 +262,11 @@ uint64_t store_round(const struct store *s) {
     return s->writes;
 }
 
+void store_rest(struct store *s) {
+    if (!s->begun)
+        (void)sqlite3_db_release_memory(s->db);
+}
+
 void store_failed(struct store *s, const struct err *why) {
     store_health_failed(s, why);
 }

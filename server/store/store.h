@@ -72,6 +72,8 @@ bool store_writing(const struct store *s);
 int store_commit_now(struct store *s, struct err *err);
 /* Transactions committed so far: two calls that see the same number are in the same one. */
 uint64_t store_round(const struct store *s);
+/* Nothing is asked for: pages of the database that are kept in memory go. */
+void store_rest(struct store *s);
 /* Somebody else met a full disk beside the database. */
 void store_failed(struct store *s, const struct err *why);
 /* Called when it was sick and can write again. */

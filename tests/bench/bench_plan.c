@@ -14,6 +14,7 @@
 #include "bench_verdicts.h"
 
 #define BENCH_PAUSE_MS 100
+#define BENCH_IDLE_MS 1500 /* from the last answer until a service is idle */
 #define BENCH_RATE_ROUNDS 2
 #define BENCH_FLOW_ROUNDS 3
 #define BENCH_COST_ROUNDS 3
@@ -74,6 +75,7 @@ static int bench_plan_idle(const struct bench_service *s, struct bench_idle *idl
                            struct err *err) {
     struct bench_tree tree;
     size_t jails;
+    bench_service_pause(BENCH_IDLE_MS);
     if (bench_service_settle(s, &jails, err) < 0 || bench_proc_tree(s->runner, &tree, err) < 0)
         return -1;
     *idle = (struct bench_idle){.runner_processes = tree.count, .jails = tree.jails};

@@ -123,6 +123,25 @@ def _(_):
         equal(len(lines(pair)["runs"]), 3)
 
 
+@test("when nothing is asked for, results leave memory, and are read again", own=True)
+def _(_):
+    command = "head -c 1000000 /dev/zero | tr '\\0' "
+    letters = "abcdefghijkl"
+    with fresh() as pair:
+        client = pair.client
+        client.run(sh=command + "z", limits={"output_bytes": 1 << 21})
+        check.eventually(lambda: pair.memory() < 60 << 20, 3, "the server is small")
+        before = pair.memory()
+        ids = [client.run(sh=command + one, limits={"output_bytes": 1 << 21})["id"]
+               for one in letters]
+        held = pair.memory() - before
+        check.eventually(lambda: pair.memory() - before < 6 << 20, 5,
+                         "the server is small again, which had grown by %d bytes" % held)
+        for one, letter in zip(ids, letters):
+            answer = client.get("/v1/runs/%s" % one).json()
+            check.equal(check.text(answer), letter * 1000000, "output of %s" % one)
+
+
 @test("a run does not start before the database says that it does", own=True)
 def _(_):
     with harness.Pair(slots=1, warm=1) as pair:

@@ -545,9 +545,25 @@ static void test_events(void **state) {
     buf_done(&b);
 }
 
+/* Large enough to be the first to go, but nowhere else. */
+static void test_what_is_only_in_memory_stays_when_nothing_is_asked_for(void **state) {
+    struct side *t = *state;
+    struct run *run = add(t, "{\"argv\":[\"true\"]}");
+    finish(t, expect_start(t));
+    assert_int_equal(run->phase, RUN_DONE);
+    size_t before = t->runs.done_bytes;
+    run->memory += 64 << 20;
+    t->runs.done_bytes += 64 << 20;
+    runs_rest(&t->runs);
+    assert_ptr_equal(runs_find(&t->runs, run->id), run);
+    run->memory -= 64 << 20;
+    t->runs.done_bytes = before;
+}
+
 int main(void) {
 #define WITH_SHARD(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
+        WITH_SHARD(test_what_is_only_in_memory_stays_when_nothing_is_asked_for),
         WITH_SHARD(test_one_step),
         WITH_SHARD(test_steps_and_skip),
         WITH_SHARD(test_pipe_outlives_end),
