@@ -1,8 +1,10 @@
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api.h"
 #include "sandbox_request.h"
+#include "traces_late.h"
 
 /* A request whose answer is the runner's. */
 struct api_sandbox_life_op {
@@ -122,6 +124,8 @@ void api_sandbox_life_ttl(struct server *s, struct http_req *req, const struct r
 
 struct api_sandbox_life_closer {
     struct sandbox_wait wait;
+    struct traces_late_wait late;
+    struct server *server;
     struct http_req *req;
 };
 
@@ -130,18 +134,27 @@ static void api_sandbox_life_nothing(struct http_req *req) {
     http_reply(req, 204, "application/json", &body);
 }
 
-static void api_sandbox_life_closed(struct sandbox_wait *w, const struct api_error *why) {
-    struct api_sandbox_life_closer *a = (struct api_sandbox_life_closer *)(void *)w;
+static void api_sandbox_life_kept(struct traces_late_wait *w) {
+    struct api_sandbox_life_closer *a =
+        (void *)((char *)w - offsetof(struct api_sandbox_life_closer, late));
     struct http_req *req = a->req;
-    (void)why;
     free(a);
     req->gone = NULL;
     api_sandbox_life_nothing(req);
 }
 
+/* What it leaves in its trace is to be durable before the client is told. */
+static void api_sandbox_life_closed(struct sandbox_wait *w, const struct api_error *why) {
+    struct api_sandbox_life_closer *a = (struct api_sandbox_life_closer *)(void *)w;
+    (void)why;
+    if (traces_late_after(a->server, &a->late))
+        api_sandbox_life_kept(&a->late);
+}
+
 static void api_sandbox_life_closer_gone(struct http_req *req) {
     struct api_sandbox_life_closer *a = req->owner;
     sandbox_wait_stop(&a->wait);
+    traces_late_forget(a->server, &a->late);
     free(a);
 }
 
@@ -158,13 +171,12 @@ void api_sandbox_life_delete(struct server *s, struct http_req *req,
         return;
     }
     a->wait.fn = api_sandbox_life_closed;
+    a->late.fn = api_sandbox_life_kept;
+    a->server = s;
     a->req = req;
-    sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
-    if (sandbox_wait_closed(sb, &a->wait)) {
-        free(a);
-        api_sandbox_life_nothing(req);
-        return;
-    }
     req->owner = a;
     req->gone = api_sandbox_life_closer_gone;
+    sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
+    if (sandbox_wait_closed(sb, &a->wait))
+        api_sandbox_life_closed(&a->wait, NULL);
 }

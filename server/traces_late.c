@@ -30,6 +30,46 @@ static void traces_late_put(struct server *s, const struct store_span *span) {
         log_err(&s->log, LOG_WARN, "trace_not_written", &err);
 }
 
+void traces_late_forget(struct server *s, struct traces_late_wait *w) {
+    if (!w->waiting)
+        return;
+    if (w->prev != NULL)
+        w->prev->next = w->next;
+    else
+        s->traces_late.waits = w->next;
+    if (w->next != NULL)
+        w->next->prev = w->prev;
+    w->waiting = false;
+}
+
+bool traces_late_after(struct server *s, struct traces_late_wait *w) {
+    struct traces_late *late = &s->traces_late;
+    if (late->first == NULL)
+        return true;
+    w->upto = late->done + late->count;
+    w->waiting = true;
+    w->prev = NULL;
+    w->next = late->waits;
+    if (w->next != NULL)
+        w->next->prev = w;
+    late->waits = w;
+    return false;
+}
+
+/* One may take others with it when it goes. */
+static void traces_late_tell(struct server *s) {
+    struct traces_late_wait *w = s->traces_late.waits;
+    while (w != NULL) {
+        if (w->upto > s->traces_late.done) {
+            w = w->next;
+            continue;
+        }
+        traces_late_forget(s, w);
+        w->fn(w);
+        w = s->traces_late.waits;
+    }
+}
+
 /* Writes at most `most` of those that wait. */
 static void traces_late_work(struct server *s, size_t most) {
     struct traces_late *late = &s->traces_late;
@@ -37,11 +77,13 @@ static void traces_late_work(struct server *s, size_t most) {
         struct traces_late_row *row = late->first;
         late->first = row->next;
         late->count--;
+        late->done++;
         traces_late_put(s, &row->span);
         free(row);
     }
     if (late->first == NULL)
         late->last = NULL;
+    traces_late_tell(s);
 }
 
 static void traces_late_turn(void *arg) {

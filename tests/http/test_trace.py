@@ -2,7 +2,6 @@
 
 import json
 import secrets
-import signal
 
 import check
 from box import query, status
@@ -349,8 +348,8 @@ def forgotten(_):
         more = [status(pair.client.post("/v1/sandboxes/%s/exec" % box["id"], {"argv": ["true"]}), 200).json()
                 for _ in range(50)]
         status(pair.client.delete("/v1/sandboxes/" + box["id"]), 204)
+        pair.kill9_server()
         pair.client.close()
-        pair.end(pair.server, signal.SIGTERM, pid=pair.server_pid)
         pair.start_server()
         pair.wait_ready()
         check.eventually(lambda: len(spans(pair.client, own)) == 230 - 51, 20, "the oldest are gone")
