@@ -20,7 +20,7 @@ import time
 
 import box
 import clean
-from check import fail
+from check import eventually, fail
 from client import Client, free_port, parallel, repo
 
 BUILD = os.environ.get("PINFOLD_BUILD", os.path.join(repo(), "build"))
@@ -428,6 +428,10 @@ class Pair:
         self.rest()
 
     def rest(self):
+        # The files of a sandbox leave after the answer, on a busy machine some time after it.
+        at = os.path.join(self.state, "server", "sandboxes")
+        living = {one["id"] for one in self.client.get("/v1/sandboxes?limit=1000").json()["sandboxes"]}
+        eventually(lambda: {one for one in os.listdir(at) if one.startswith("sb_")} <= living, 10, "their files")
         self.client.close()
         self.bases = self.guard.dirs or clean.cgroup_bases(self.runner_pid)
         self.base = clean.settle(self.snapshot)
