@@ -11,14 +11,21 @@
 /* After the round in which pipes were taken, when its answers are on their way. */
 #define PIPES_LATER_NS (2 * CLOCK_NS_PER_MS)
 
+static void pipes_close_over(struct pipes *p) {
+    while (p->over_count > 0)
+        fd_close(&p->over[--p->over_count]);
+}
+
 void pipes_done(struct pipes *p) {
     if (p->loop != NULL)
         loop_timer_stop(p->loop, &p->refill);
+    pipes_close_over(p);
     while (p->count > 0) {
         p->count--;
         fd_close(&p->ready[p->count][0]);
         fd_close(&p->ready[p->count][1]);
     }
+    p->loop = NULL;
 }
 
 static int pipes_make(int ends[2], struct err *err) {
@@ -41,6 +48,7 @@ static int pipes_make(int ends[2], struct err *err) {
 /* One that cannot be made now is asked for again when it is needed, and the error told then. */
 static void pipes_refill(void *arg) {
     struct pipes *p = arg;
+    pipes_close_over(p);
     while (p->count < PIPES_READY && pipes_make(p->ready[p->count], NULL) == 0)
         p->count++;
 }
@@ -64,4 +72,13 @@ int pipes_take(struct pipes *p, int ends[2], struct err *err) {
     ends[0] = p->ready[p->count][0];
     ends[1] = p->ready[p->count][1];
     return 0;
+}
+
+void pipes_leave(struct pipes *p, int *fd) {
+    if (*fd < 0 || p->loop == NULL || p->over_count == PIPES_READY) {
+        fd_close(fd);
+        return;
+    }
+    p->over[p->over_count++] = fd_steal(fd);
+    pipes_refill_soon(p);
 }

@@ -154,8 +154,12 @@ int receipt_run_make(struct run *run, const struct receipt_key *key, struct err 
         rc = receipt_run_body(&j, run, key->id);
     if (rc == 0)
         rc = receipt_run_sign(run, key, &out, sizeof(front) - 1);
-    if (rc == 0)
+    if (rc == 0) {
+        /* It is kept as long as the run is: without the room that was only for writing it. */
+        char *fit = realloc(out.data, out.len + 1);
+        out.data = fit != NULL ? fit : out.data;
         run->receipt = buf_take(&out);
+    }
     buf_done(&out);
     return rc == 0 ? 0 : err_set(err, ERR_SYSTEM, ENOMEM, "making a receipt: out of memory");
 }

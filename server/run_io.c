@@ -45,7 +45,7 @@ void run_io_close(struct run_stream *s) {
     if (s->fd < 0)
         return;
     loop_del(s->run->runs->loop, &s->source);
-    fd_close(&s->fd);
+    pipes_leave(&s->run->runs->pipes, &s->fd);
     s->paused = false;
 }
 

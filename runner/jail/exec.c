@@ -387,24 +387,27 @@ static int exec_measure(struct exec *x, struct err *err) {
 }
 
 /* The command's first process is gone, and process 1 is about to report it. If nothing of the step
- * is left, what it used is known now, and need not be looked up when the report is here. */
+ * is left, what it used is known now, and need not be looked up when the report is here; by the
+ * time it is known, the report mostly is. */
 static void exec_gone(void *arg, uint32_t events) {
     struct exec *x = arg;
     (void)events;
-    loop_del(x->jail->host->loop, &x->pid_src);
     if (x->state != EXEC_RUNNING) {
         return;
     }
     exec_hear(x);
     x->measured = cgroup_step_populated(&x->cgroup, NULL) == 0 && exec_measure(x, NULL) == 0;
     exec_held_expect(x);
+    jail_hear(x->jail); /* last: with it, the execution may be over */
 }
 
-/* Only to be quick: without it the end is told just as well. */
+/* Only to be quick: without it the end is told just as well. It stays true and is told once: to
+ * take it out of the loop is left for when somebody else has been told. */
 static void exec_expect(struct exec *x) {
     x->pidfd = (int)syscall(SYS_pidfd_open, x->outside_pid, 0);
     if (x->pidfd >= 0) {
-        (void)loop_add(x->jail->host->loop, &x->pid_src, x->pidfd, EPOLLIN, exec_gone, x, NULL);
+        (void)loop_add(x->jail->host->loop, &x->pid_src, x->pidfd, EPOLLIN | EPOLLONESHOT,
+                       exec_gone, x, NULL);
     }
 }
 
@@ -524,7 +527,11 @@ void exec_exited(struct exec *x, int status, uint64_t mono_ns) {
     loop_timer_stop(loop, &x->watch_timer);
     x->drain_deadline_ns = clock_mono_ns() + EXEC_DRAIN_NS;
     x->looks = 0;
-    exec_drain(x);
+    if (x->measured) {
+        exec_finish(x); /* its group was empty, and nobody enters it again */
+    } else {
+        exec_drain(x);
+    }
 }
 
 void exec_close(struct exec *x) {

@@ -183,13 +183,14 @@ static void jail_report(struct jail *j, struct initmsg_report *r, int *fds, size
     jail_fail(j, "process 1", EPROTO, "process 1 answered out of order");
 }
 
-static void jail_control(void *arg, uint32_t events) {
-    struct jail *j = arg;
+void jail_hear(struct jail *j) {
     struct initmsg_report r;
     int fds[FD_PASS_MAX];
     size_t nfds = 0;
     struct err err;
-    (void)events;
+    if (j->control < 0) {
+        return;
+    }
     ssize_t n = fd_recv(j->control, &r, sizeof r, fds, &nfds, NULL, &err);
     if (n < 0 && err.code == ECONNRESET) {
         /* It ended without reading all we sent: what it said before is still there, behind this. */
@@ -215,6 +216,11 @@ static void jail_control(void *arg, uint32_t events) {
     for (size_t i = 0; i < nfds; i++) {
         fd_close(&fds[i]); /* those that were taken are -1 by now */
     }
+}
+
+static void jail_control(void *arg, uint32_t events) {
+    (void)events;
+    jail_hear(arg);
 }
 
 uint32_t jail_ids_base(const struct jail_ids *ids, uint32_t n) {

@@ -266,6 +266,8 @@ bool jail_sockets_asked(const struct seccomp_notif *note);
 void jail_sockets_answer(struct jail *jail, const struct seccomp_notif *note);
 /* For jail.c (jail_run.c): a child of process 1 has ended. */
 void jail_exited(struct jail *jail, const struct initmsg_report *report);
+/* Reads what process 1 has said, if it has: for who knows that it is about to. */
+void jail_hear(struct jail *jail);
 /* For jail_run.c (jail_spare.c): the spare that jail_is_ready() found; looks after the spares of a
  * sandbox a little later, and after the groups of what is over, now; was it a spare that ended? */
 struct exec *jail_take_spare(struct jail *jail);

@@ -88,6 +88,10 @@ void jail_fail(struct jail *jail, const char *stage, int code, const char *text)
     w.fails++;
 }
 
+void jail_hear(struct jail *jail) {
+    (void)jail;
+}
+
 void jail_exec_done(struct jail *jail, struct exec *exec, const struct wire_end *end) {
     assert_ptr_equal(jail, &w.jail);
     assert_ptr_equal(exec, w.x);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -76,10 +77,63 @@ static void test_without_descriptors_the_taker_is_told(void **state) {
     loop_free(loop);
 }
 
+static void test_what_is_over_is_closed_a_moment_later(void **state) {
+    (void)state;
+    struct err err;
+    struct loop *loop = loop_new(&err);
+    struct pipes p;
+    int ends[PIPES_READY + 1][2];
+    pipes_init(&p, loop);
+    wait_until_ready(loop, &p);
+    for (size_t i = 0; i <= PIPES_READY; i++) {
+        unit_works(pipes_take(&p, ends[i], &err), err);
+        int fd = ends[i][0];
+        pipes_leave(&p, &ends[i][0]);
+        assert_int_equal(ends[i][0], -1);
+        /* One more than can be remembered is closed at once. */
+        assert_int_equal(fcntl(fd, F_GETFD) < 0, i == PIPES_READY);
+    }
+    wait_until_ready(loop, &p);
+    assert_int_equal(p.over_count, 0);
+    for (size_t i = 0; i <= PIPES_READY; i++) {
+        assert_int_equal(write(ends[i][1], "x", 1), -1); /* nobody can read it any more */
+        assert_int_equal(errno, EPIPE);
+        fd_close(&ends[i][1]);
+    }
+    int none = -1;
+    pipes_leave(&p, &none);
+    assert_int_equal(p.over_count, 0);
+    pipes_done(&p);
+    loop_free(loop);
+}
+
+static void test_nothing_is_left_open_at_the_end(void **state) {
+    (void)state;
+    struct err err;
+    struct loop *loop = loop_new(&err);
+    struct pipes p;
+    int first[2], second[2];
+    pipes_init(&p, loop);
+    unit_works(pipes_take(&p, first, &err), err);
+    unit_works(pipes_take(&p, second, &err), err);
+    int fds[2] = {first[0], second[0]};
+    pipes_leave(&p, &first[0]);
+    pipes_done(&p);
+    pipes_leave(&p, &second[0]); /* whoever comes late */
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(fcntl(fds[i], F_GETFD), -1);
+    fd_close(&first[1]);
+    fd_close(&second[1]);
+    loop_free(loop);
+}
+
 int main(void) {
+    signal(SIGPIPE, SIG_IGN);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_pipe_is_the_same_whether_it_was_ready_or_not),
         cmocka_unit_test(test_without_descriptors_the_taker_is_told),
+        cmocka_unit_test(test_what_is_over_is_closed_a_moment_later),
+        cmocka_unit_test(test_nothing_is_left_open_at_the_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
