@@ -35,6 +35,7 @@ static void http_run(void *arg) {
     struct http *h = arg;
     MHD_UNSIGNED_LONG_LONG ms = 0;
     uint64_t begun = 0;
+    h->turn_ns = clock_mono_ns();
     for (int i = 0; i < HTTP_RUNS && ms == 0; i++) {
         if (h->daemon == NULL)
             return;
@@ -218,6 +219,7 @@ static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
         return;
     /* The connection stays watched: its next request wants to know of a hang-up, too. */
     loop_defer_stop(h->loop, &req->conn->again);
+    loop_defer_stop(h->loop, &req->later);
     if (req->gone != NULL && !req->dead)
         req->gone(req);
     h->in_flight--;

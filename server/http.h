@@ -127,7 +127,8 @@ struct http_req {
     bool early; /* set by `begin`: handle() is called before the body, http_take_upload() follows */
     const struct http_upload *upload;
     void *upload_arg;
-    uint64_t asleep_ns; /* when it fell asleep */
+    uint64_t asleep_ns;      /* when it fell asleep */
+    struct loop_defer later; /* private: its stream goes on in the next round */
     bool asleep;
     bool dead;                /* the client is gone; the connection only waits to be closed */
     bool live;                /* its answer is a stream of events */

@@ -43,6 +43,7 @@ struct http {
     struct http_conn *first;
     size_t connections, in_flight, held;
     struct http_ledger *ledger;
+    uint64_t turn_ns; /* when the library was last let to work */
     struct http_linger *linger_first;
     size_t linger_count;
     struct http_conn *pulled; /* HTTPS: the one that was read from last; NULL = it is gone */

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "clock.h"
 #include "http_internal.h"
 #include "str.h"
 
@@ -101,15 +102,48 @@ void http_release(struct http *h, const struct api_error *error) {
     }
 }
 
+/* Breaks an answer off. When it is told of an error here, libmicrohttpd 0.9.75 closes a connection
+ * and then forgets it until an older one times out; a failure of sending it notices at once. So the
+ * socket is closed for sending, and the library has something to send that goes nowhere. */
+static ssize_t http_reply_break(struct http_req *req, char *data, int how) {
+    shutdown(req->conn->fd, how);
+    data[0] = '\0';
+    return 1;
+}
+
+/* The library goes through all answers whose clients can take more, in one go. What a stream has to
+ * say is made on the spot, and what is long is copied: when there are many of them, the rest goes
+ * on in the next round. */
+#define HTTP_TURN_NS CLOCK_NS_PER_MS
+
+static void http_reply_again(void *arg) {
+    http_wake(arg);
+}
+
+static bool http_reply_waits(struct http_req *req) {
+    struct http *h = req->http;
+    if (clock_mono_ns() - h->turn_ns < HTTP_TURN_NS)
+        return false;
+    http_sleep(req);
+    loop_defer(h->loop, &req->later, http_reply_again, req);
+    return true;
+}
+
 /* A long answer, block by block. */
 
 struct http_reply_long {
+    struct http_req *req;
     const struct http_app *app;
     struct http_body body;
 };
 
 static ssize_t http_reply_block(void *arg, uint64_t pos, char *data, size_t size) {
-    const struct http_body *body = &((const struct http_reply_long *)arg)->body;
+    struct http_reply_long *l = arg;
+    const struct http_body *body = &l->body;
+    if (l->req->dead)
+        return http_reply_break(l->req, data, SHUT_RDWR);
+    if (http_reply_waits(l->req))
+        return 0;
     size_t n = body->len - (size_t)pos < size ? body->len - (size_t)pos : size;
     memcpy(data, (const char *)body->data + pos, n);
     return (ssize_t)n;
@@ -129,12 +163,11 @@ static void http_reply_blocks_done(void *arg) {
 }
 
 /* NULL: memory is short; the body stays the caller's. */
-static struct MHD_Response *http_reply_blocks(const struct http_app *app,
-                                              const struct http_body *body) {
+static struct MHD_Response *http_reply_blocks(struct http_req *req, const struct http_body *body) {
     struct http_reply_long *l = malloc(sizeof(*l));
     if (l == NULL)
         return NULL;
-    *l = (struct http_reply_long){.app = app, .body = *body};
+    *l = (struct http_reply_long){.req = req, .app = &req->http->app, .body = *body};
     struct MHD_Response *response = MHD_create_response_from_callback(
         body->len, (size_t)HTTP_STREAM_BLOCK, http_reply_block, l, http_reply_blocks_done);
     if (response == NULL)
@@ -154,7 +187,7 @@ void http_reply(struct http_req *req, int status, const char *type, const struct
     if (req->idem != NULL && app->answered != NULL)
         app->answered(app->arg, req, status, body);
     if (body->len > HTTP_STREAM_BLOCK)
-        response = http_reply_blocks(app, body);
+        response = http_reply_blocks(req, body);
     else if (body->release == NULL)
         response = MHD_create_response_from_buffer(body->len, (void *)(uintptr_t)body->data,
                                                    MHD_RESPMEM_PERSISTENT);
@@ -224,15 +257,6 @@ void http_reply_plain(struct http_conn *c, const struct api_error *error) {
 
 /* Streams. */
 
-/* Breaks an answer off. When it is told of an error here, libmicrohttpd 0.9.75 closes a connection
- * and then forgets it until an older one times out; a failure of sending it notices at once. So the
- * socket is closed for sending, and the library has something to send that goes nowhere. */
-static ssize_t http_reply_break(struct http_req *req, char *data, int how) {
-    shutdown(req->conn->fd, how);
-    data[0] = '\0';
-    return 1;
-}
-
 ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size) {
     struct http_req *req = arg;
     (void)pos;
@@ -244,6 +268,8 @@ ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size) {
     }
     if (req->dead)
         return http_reply_break(req, data, SHUT_RDWR);
+    if (http_reply_waits(req))
+        return 0;
     ssize_t n = req->stream->read(req->stream_arg, data, size);
     if (n > 0)
         return n;

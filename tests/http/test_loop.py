@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 
 import check
 import harness
@@ -166,6 +167,41 @@ def _(_):
                    for i in range(50000)]
         got = held.ask("names that were made up", lambda: status(box.sync(entries), 200).json())
         check.equal(len(got["missing"]), len(entries), "missing")
+
+
+def begun(one, path, count):
+    """So many connections that have asked for it, and read nothing yet."""
+    all_ = []
+    for _ in range(count):
+        conn = socket.create_connection(("127.0.0.1", one.port), 20)
+        conn.sendall(b"GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n"
+                     % (path.encode(), one.token.encode()))
+        all_.append(conn)
+    return all_
+
+
+def whole(conn):
+    with conn:
+        parts = []
+        while not parts or parts[-1]:
+            parts.append(conn.recv(1 << 20))
+        return b"".join(parts)
+
+
+@test("many streams and long answers at once do not hold the loop, and each is whole", own=True, deadline=90)
+def _(_):
+    writes = "import os\nfor i in range(60000): os.write(1 + i % 2, b'x')"
+    with Held() as held:
+        run = check.ok(held.client.python(writes, limits=LONG))["id"]
+        large = check.ok(held.client.run(sh="head -c %d /dev/urandom" % MIB, limits=LONG))["id"]
+        for what, path, count in (("streams", "/v1/runs/%s/events" % run, 150), ("answers", "/v1/runs/" + large, 100)):
+            wanted = held.client.get(path)
+            check.equal(wanted.status, 200, what)
+            texts = held.ask(what, lambda: [whole(conn) for conn in begun(held.client, path, count)], most=12)
+            for text in texts:
+                check.equal(text[9:12], b"200", "status")
+                check.true(text.endswith(wanted.body[-100:] + (b"\r\n0\r\n\r\n" if what == "streams" else b"")),
+                           "the end of an answer: %r", text[-200:])
 
 
 @test("a large body where a small one belongs is refused, and one of a sandbox is read by a worker", own=True, deadline=60)
