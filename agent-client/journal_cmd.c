@@ -75,8 +75,7 @@ static bool journal_line(void *arg, const json_t *line) {
     const json_t *tokens = json_object_get(line, "tokens");
     const json_t *cost = json_object_get(line, "cost_micro_usd");
     if (j->json) {
-        json_dumpf(line, stdout, JSON_COMPACT);
-        putchar('\n');
+        say_json(line, JSON_COMPACT);
         return true;
     }
     struct journal_group *g = journal_group(j, line);

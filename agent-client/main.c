@@ -60,6 +60,15 @@ static int main_take_ca(int *argc, char ***argv) {
     return 0;
 }
 
+/* Who asked must not take what is not there for an answer. */
+static int main_told(int code) {
+    if ((fflush(stdout) != 0 || ferror(stdout)) && code == 0) {
+        say_line("not all of the output could be written");
+        return CLIENT_EXIT_TROUBLE;
+    }
+    return code;
+}
+
 int main(int argc, char **argv) {
     const char *name;
     const struct client_cmd *cmd;
@@ -85,5 +94,5 @@ int main(int argc, char **argv) {
         say_line("there is no command %s; try pinfold help", name);
         return CLIENT_EXIT_USAGE;
     }
-    return cmd->run(argc - 1, argv + 1);
+    return main_told(cmd->run(argc - 1, argv + 1));
 }

@@ -137,8 +137,7 @@ static int me_do(struct rest *rest, int argc, char **argv, const void *options, 
     if (answer == NULL)
         return -1;
     if (*json) {
-        json_dumpf(answer, stdout, JSON_INDENT(2));
-        putchar('\n');
+        say_json(answer, JSON_INDENT(2));
     } else {
         me_show(answer);
     }

@@ -277,8 +277,7 @@ static void receipt_cmd_json(const struct receipt_cmd_verdict *v,
         json_object_set_new(out, "answer_differs", receipt_cmd_list(&v->shown));
     if (v->signature && o->files != NULL)
         json_object_set_new(out, "files_differ", receipt_cmd_list(&v->files));
-    json_dumpf(out, stdout, JSON_INDENT(2));
-    putchar('\n');
+    say_json(out, JSON_INDENT(2));
     json_decref(out);
 }
 

@@ -46,8 +46,7 @@ static void replay_print_json(const struct replay_compare *c, const json_t *befo
         json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:b}", "what", r->what, "before",
                                               r->before, "now", r->now, "equal", r->equal));
     }
-    json_dumpf(out, stdout, JSON_INDENT(2));
-    putchar('\n');
+    say_json(out, JSON_INDENT(2));
     json_decref(out);
 }
 

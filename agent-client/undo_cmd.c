@@ -278,8 +278,7 @@ static bool undo_cmd_log_json(const struct undo_entry *e) {
         json_object_set_new(o, "rules", json_string(e->rules));
     json_object_set_new(o, "undone", json_boolean(e->undone));
     json_object_set_new(o, "paths", paths);
-    json_dumpf(o, stdout, JSON_COMPACT);
-    putchar('\n');
+    say_json(o, JSON_COMPACT);
     json_decref(o);
     return true;
 }

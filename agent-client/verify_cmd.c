@@ -145,8 +145,7 @@ static int verify_cmd_do(struct verify_cmd *cmd, int argc, char **argv) {
                                 : code == 1 ? "fail"
                                             : "broken",
                                 "checks", cmd->reports);
-        json_dumpf(out, stdout, JSON_COMPACT);
-        putchar('\n');
+        say_json(out, JSON_COMPACT);
         json_decref(out);
     }
     json_decref(cmd->reports);

@@ -42,8 +42,7 @@ struct json_t *sandbox_api_call(struct rest *rest, const char *method, const cha
 }
 
 void sandbox_api_print(const struct json_t *object) {
-    json_dumpf(object, stdout, JSON_COMPACT | JSON_ENCODE_ANY);
-    putchar('\n');
+    say_json(object, JSON_COMPACT | JSON_ENCODE_ANY);
 }
 
 int sandbox_api_print_id(const struct json_t *object, struct err *err) {

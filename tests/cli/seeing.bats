@@ -98,6 +98,14 @@ assert trace["spans"][1]["parent"] == trace["spans"][0]["span"], trace'
         is "$command $status" "$command 125"
         has "$(<err)" "cannot write the output"
     done
+    id=$("$PINFOLD" sandbox create)
+    for command in version help "run --help" "me --json" "sandbox list --json" "sandbox get $id --json" "trace $id --json"; do
+        # shellcheck disable=SC2086
+        status=0 && "$PINFOLD" $command >/dev/full 2>err || status=$?
+        is "$command $status" "$command 125"
+        [[ -s err ]]
+    done
+    "$PINFOLD" sandbox delete "$id"
 }
 
 @test "top --once prints one look without escapes, and so does a pipe" {
