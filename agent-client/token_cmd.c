@@ -111,7 +111,8 @@ static int token_child(struct rest *rest, const struct token_options *o, struct 
     const char *id = json_string_value(json_object_get(made, "id"));
     int rc = -1;
 
-    if (text != NULL && id != NULL) {
+    /* Both are printed as they are, and the token becomes part of somebody's environment. */
+    if (text != NULL && id != NULL && str_is_name(text) && str_is_name(id)) {
         say_line("child token %s; it is shown only this once", id);
         puts(text);
         rc = 0;

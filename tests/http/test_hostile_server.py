@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -270,3 +271,54 @@ def _(pair):
         again(receipt(key=other), other, 1, "not_verified", PINFOLD_RECEIPT_KEY=KEY.public.hex())
         # And changes nothing of what is known.
         again(receipt(), KEY, 0, "verified")
+
+
+class Rude(BaseHTTPRequestHandler):
+    """Whatever it is asked, each of its texts ends in what a terminal would obey."""
+
+    protocol_version = "HTTP/1.1"
+    EVIL = "x\x1b]0;y\x07\u009b2J\r\n\x7f"
+    NAMES = ("id", "token", "state", "label", "user", "name", "policy", "image", "message", "command", "about",
+             "created_at", "scopes", "cause", "why", "next", "description", "quota", "status", "how", "proof")
+
+    def log_message(self, *_):
+        pass
+
+    def do(self):
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        one = {name: self.EVIL for name in self.NAMES}
+        lists = ("tokens", "runs", "sandboxes", "snapshots", "execs", "policies", "images", "spans", "limits", "layers")
+        refused = self.path.split("?")[0].endswith("refused")
+        answer = {"error": dict(one, code=self.EVIL, field=self.EVIL)} if refused else dict(
+            one, **{name: [one, self.EVIL, dict(one, scopes=[self.EVIL])] for name in lists})
+        body = json.dumps(answer).encode()
+        self.send_response(400 if refused else 201 if self.command == "POST" else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_PUT = do_DELETE = do
+
+
+@test("no word of a server reaches the terminal as it is, nor the environment as a token", deadline=40)
+def _(pair):
+    commands = ("token child|token list|token revoke refused|me|runs|runs show refused|trace run_a|top|policies|"
+                "policies refused|doctor|sandbox list|sandbox snapshots|sandbox create|sandbox ps sb_a|"
+                "sandbox delete refused|run -- true|replay run_a|cp sb_a:/refused y")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Rude)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        with Workspace(pair) as w:
+            for command in commands.split("|"):
+                done = w.pinfold(*command.split(), PINFOLD_URL="http://127.0.0.1:%d" % server.server_address[1])
+                said = done.stdout + done.stderr
+                check.true(said, "%s says nothing", command)
+                check.true(not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f]", said), "%s: %r", command, said)
+                if command == "token child":
+                    check.equal((done.returncode, done.stdout), (125, ""), "a token that is none")
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
