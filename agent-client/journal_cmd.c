@@ -14,6 +14,7 @@
 #include "agent_ledger.h"
 #include "client_cmd.h"
 #include "opt.h"
+#include "print.h"
 #include "say.h"
 #include "simple_cmd.h"
 #include "state_dir.h"
@@ -75,7 +76,7 @@ static bool journal_line(void *arg, const json_t *line) {
     const json_t *tokens = json_object_get(line, "tokens");
     const json_t *cost = json_object_get(line, "cost_micro_usd");
     if (j->json) {
-        say_json(line, JSON_COMPACT);
+        print_json(line, JSON_COMPACT);
         return true;
     }
     struct journal_group *g = journal_group(j, line);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "client_cmd.h"
+#include "print.h"
 #include "say.h"
 #include "simple_cmd.h"
 #include "str.h"
@@ -137,7 +138,7 @@ static int me_do(struct rest *rest, int argc, char **argv, const void *options, 
     if (answer == NULL)
         return -1;
     if (*json) {
-        say_json(answer, JSON_INDENT(2));
+        print_json(answer, JSON_INDENT(2));
     } else {
         me_show(answer);
     }

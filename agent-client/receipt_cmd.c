@@ -11,6 +11,7 @@
 #include "client_cmd.h"
 #include "fd.h"
 #include "local_file.h"
+#include "print.h"
 #include "receipt_known.h"
 #include "receipt_match.h"
 #include "receipt_tree.h"
@@ -277,7 +278,7 @@ static void receipt_cmd_json(const struct receipt_cmd_verdict *v,
         json_object_set_new(out, "answer_differs", receipt_cmd_list(&v->shown));
     if (v->signature && o->files != NULL)
         json_object_set_new(out, "files_differ", receipt_cmd_list(&v->files));
-    say_json(out, JSON_INDENT(2));
+    print_json(out, JSON_INDENT(2));
     json_decref(out);
 }
 

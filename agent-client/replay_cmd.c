@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "client_cmd.h"
+#include "print.h"
 #include "replay_compare.h"
 #include "say.h"
 #include "simple_cmd.h"
@@ -46,7 +47,7 @@ static void replay_print_json(const struct replay_compare *c, const json_t *befo
         json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:b}", "what", r->what, "before",
                                               r->before, "now", r->now, "equal", r->equal));
     }
-    say_json(out, JSON_INDENT(2));
+    print_json(out, JSON_INDENT(2));
     json_decref(out);
 }
 

@@ -14,6 +14,7 @@
 #include "client_cmd.h"
 #include "fd.h"
 #include "opt.h"
+#include "print.h"
 #include "say.h"
 #include "undo.h"
 #include "ws_find.h"
@@ -278,7 +279,7 @@ static bool undo_cmd_log_json(const struct undo_entry *e) {
         json_object_set_new(o, "rules", json_string(e->rules));
     json_object_set_new(o, "undone", json_boolean(e->undone));
     json_object_set_new(o, "paths", paths);
-    say_json(o, JSON_COMPACT);
+    print_json(o, JSON_COMPACT);
     json_decref(o);
     return true;
 }

@@ -8,6 +8,7 @@
 
 #include "client_cmd.h"
 #include "opt.h"
+#include "print.h"
 #include "say.h"
 #include "verify.h"
 #include "verify_checks.h"
@@ -145,7 +146,7 @@ static int verify_cmd_do(struct verify_cmd *cmd, int argc, char **argv) {
                                 : code == 1 ? "fail"
                                             : "broken",
                                 "checks", cmd->reports);
-        say_json(out, JSON_COMPACT);
+        print_json(out, JSON_COMPACT);
         json_decref(out);
     }
     json_decref(cmd->reports);

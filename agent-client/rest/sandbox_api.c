@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "client_exit.h"
+#include "print.h"
 #include "say.h"
 #include "str.h"
 
@@ -42,7 +43,7 @@ struct json_t *sandbox_api_call(struct rest *rest, const char *method, const cha
 }
 
 void sandbox_api_print(const struct json_t *object) {
-    say_json(object, JSON_COMPACT | JSON_ENCODE_ANY);
+    print_json(object, JSON_COMPACT | JSON_ENCODE_ANY);
 }
 
 int sandbox_api_print_id(const struct json_t *object, struct err *err) {

@@ -1,15 +1,12 @@
 #include "say.h"
 
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
 #include <termios.h>
 #include <unistd.h>
 
-#include "client_exit.h"
 #include "text.h"
 
 #define SAY_MAX 2000
@@ -94,14 +91,4 @@ size_t say_columns(const char *text) {
     for (; *text != '\0'; text++)
         count += ((unsigned char)*text & 0xc0u) != 0x80u;
     return count;
-}
-
-void say_json(const struct json_t *value, size_t flags) {
-    if (value == NULL)
-        return;
-    if (json_dumpf(value, stdout, flags) < 0 && !ferror(stdout)) {
-        say_line("memory is too short to print the answer: what is there of it is not whole");
-        exit(CLIENT_EXIT_TROUBLE);
-    }
-    putchar('\n');
 }

@@ -8,12 +8,6 @@
 /* One line. Cut at 2,000 bytes. */
 void say_line(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
-/* JSON on stdout, and a line's end. When memory is too short for all of it the process ends, with a
- * sentence and CLIENT_EXIT_TROUBLE: half of it must not look like the whole. That it could not be
- * written is seen at the end of main(). NULL says nothing. */
-struct json_t;
-void say_json(const struct json_t *value, size_t flags);
-
 /* Copies UTF-8 `text` into dst[size]: control characters, invalid bytes and characters that change
  * the direction or are invisible become '?'; cut at a character boundary. Returns dst. */
 const char *say_clean(char *dst, size_t size, const char *text);
