@@ -66,6 +66,7 @@ struct exec *api_exec_mine(struct server *s, struct http_req *req, const struct 
     struct execs *set = api_exec_set(s, req, args->value[0]);
     if (set == NULL)
         return NULL;
+    execs_settle(set);
     struct exec *x = execs_find(set, args->value[1]);
     if (x == NULL)
         api_exec_no_exec(req);
@@ -434,6 +435,7 @@ void api_exec_list(struct server *s, struct http_req *req, const struct route_ar
     struct execs *set = api_exec_set(s, req, args->value[0]);
     if (set == NULL)
         return;
+    execs_settle(set);
     const struct exec *from = set->newest;
     if (route_query_u64(req, "limit", 1, API_EXEC_LIST_MAX, &limit, &error) < 0) {
         http_reply_error(req, &error);

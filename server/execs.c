@@ -148,7 +148,7 @@ static void execs_leaves(const struct exec *x) {
 /* Forgets the oldest finished ones, as long as there are too many. One that is being read stays for
  * the moment. */
 static void execs_evict(struct execs *set) {
-    uint64_t bytes = 0;
+    uint64_t bytes = 0, stay = 0;
     size_t kept = 0;
     struct exec *older;
     for (struct exec *x = set->newest; x != NULL; x = older) {
@@ -157,11 +157,14 @@ static void execs_evict(struct execs *set) {
             continue;
         kept++;
         bytes += execs_size(x);
-        if ((kept <= EXECS_KEEP && (bytes <= EXECS_KEEP_BYTES || kept <= 1)) || x->pins > 0)
+        if ((kept <= EXECS_KEEP && (bytes <= EXECS_KEEP_BYTES || kept <= 1)) || x->pins > 0) {
+            stay += execs_size(x);
             continue;
+        }
         execs_leaves(x);
         execs_forget(x, true);
     }
+    set->bytes = stay;
 }
 
 static uint64_t execs_needed(const struct execs *set) {
@@ -233,21 +236,35 @@ static void execs_tidy(void *arg) {
     err_clear(&err);
     if (set->sandbox == NULL)
         return;
-    if (set->done > EXECS_KEEP || set->bytes > EXECS_KEEP_BYTES) {
+    if (set->done > EXECS_KEEP || set->bytes > EXECS_KEEP_BYTES)
         execs_evict(set);
-        set->bytes = 0;
-        for (const struct exec *x = set->newest; x != NULL; x = x->older)
-            set->bytes += x->state == EXEC_DONE ? execs_size(x) : 0;
-    }
     if (set->log.size > EXECS_LOG_MIN && set->log.size > 2 * execs_needed(set) &&
         execs_may_rewrite(set) && execs_rewrite(set, &err) < 0 && set->newest != NULL)
         execs_log(set->newest, &err);
     execs_rest_later(set);
 }
 
+/* In the next round: somebody waits for the answer that leaves at the end of this one. */
+static void execs_tidy_next(void *arg) {
+    struct execs *set = arg;
+    if (set->sandbox != NULL)
+        loop_defer(set->hub->loop, &set->tidy, execs_tidy, set);
+}
+
+static void execs_tidy_soon(struct execs *set) {
+    loop_defer(set->hub->loop, &set->tidy, execs_tidy_next, set);
+}
+
+void execs_settle(struct execs *set) {
+    if (set->sandbox == NULL || !set->tidy.pending)
+        return;
+    loop_defer_stop(set->hub->loop, &set->tidy);
+    execs_tidy(set);
+}
+
 void execs_written(struct execs *set) {
     if (set->sandbox != NULL && set->log.size > EXECS_LOG_MIN)
-        loop_defer(set->hub->loop, &set->tidy, execs_tidy, set);
+        execs_tidy_soon(set);
 }
 
 /* A set that its sandbox has left stays for who reads in it. */
@@ -282,7 +299,7 @@ void execs_finished(struct exec *x) {
     uint64_t cpu_ns = x->usage.cpu_user_ns + x->usage.cpu_system_ns + x->lost_cpu_ns;
     accounts_budget_settle(&x->hold, (cpu_ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS);
     if (set->done > EXECS_KEEP || set->bytes > EXECS_KEEP_BYTES)
-        loop_defer(set->hub->loop, &set->tidy, execs_tidy, set);
+        execs_tidy_soon(set);
     execs_written(set);
     execs_rest_later(set);
 }

@@ -84,6 +84,9 @@ void execs_insert(struct execs *set, struct exec *x);
 /* Out of the table, its files too; freed with its last pin. `record`: for good, also after a
  * restart. */
 void execs_forget(struct exec *x, bool record);
+/* Those that are too many leave a moment after the answer to who made them so: before anybody looks
+ * at what is there, they leave now. */
+void execs_settle(struct execs *set);
 /* The journal has grown: it is written anew when it has become too large. */
 void execs_written(struct execs *set);
 /* For exec.c: a pin is gone; the set may be freed. It is over. */

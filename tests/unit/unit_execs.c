@@ -264,6 +264,31 @@ static void test_what_was_evicted_stays_away(void **state) {
     assert_string_equal(sb->part->oldest->id, "ex_00000000000000000005");
 }
 
+/* Whoever waits for the last one is answered first, and whoever looks sees no more than are kept.
+ */
+static void test_the_oldest_leaves_after_the_answer(void **state) {
+    struct sandbox *sb = *state;
+    char id[40];
+    for (unsigned i = 0; i < EXECS_KEEP; i++) {
+        snprintf(id, sizeof(id), "ex_%020u", i);
+        (void)start(sb, id, JSON);
+        finish(sb);
+    }
+    turn(sb);
+    for (unsigned i = EXECS_KEEP; i < EXECS_KEEP + 3; i++) {
+        snprintf(id, sizeof(id), "ex_%020u", i);
+        (void)start(sb, id, JSON);
+        finish_now(sb);
+        assert_int_equal(sb->part->count, EXECS_KEEP + 1);
+        execs_settle(sb->part);
+        assert_int_equal(sb->part->count, EXECS_KEEP);
+        execs_settle(sb->part);
+        turn(sb);
+        assert_int_equal(sb->part->count, EXECS_KEEP);
+    }
+    assert_string_equal(sb->part->oldest->id, "ex_00000000000000000003");
+}
+
 static void test_one_whose_files_are_missing_is_not_taken_up(void **state) {
     struct sandbox *sb = *state;
     char name[SPOOL_NAME_SIZE], *large = calloc(1, 30000);
@@ -356,6 +381,7 @@ int main(void) {
                                         teardown),
         cmocka_unit_test_setup_teardown(test_what_is_kept_is_bounded, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_was_evicted_stays_away, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_the_oldest_leaves_after_the_answer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_whose_files_are_missing_is_not_taken_up, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_killed_terminal_has_only_its_output, setup,
