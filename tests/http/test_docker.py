@@ -16,9 +16,12 @@ import tarfile
 import time
 
 import check
+import clean
 import engine
 import harness
+import processors
 from box import Box
+from client import nonce
 from suite import Skip, test
 
 HOSTILE = {
@@ -425,6 +428,33 @@ def _(_):
             done = box.run(argv=["true"])
             body = box.client.get("%s/receipt" % box.at(done["id"])).json()["body"]
             check.equal(body.get("backend"), told, "receipt of an execution")
+
+
+@docker("the containers of one user weigh together what another's one weighs")
+def _(_):
+    one, other = pair().client, pair().user_client("other")
+    mark = {who: nonce() for who in (one, other)}
+
+    def submit(who):
+        return who.submit(sh="#%s\nwhile :; do :; done" % mark[who], backend="docker",
+                          limits={"wall_ms": 30000, "cpu_ms": 60000})
+
+    def weights(who):
+        """Of each container's own group: its name is in the path."""
+        ids, mounts, found = [c["Id"] for c in ours(pair())], clean.mounts_of_cgroups(), {}
+        for pid in clean.marked(mark[who]):
+            for at in clean.cgroup_dirs(pid, mounts).values():
+                while len(at) > 1 and not any(name in os.path.basename(at) for name in ids):
+                    at = os.path.dirname(at)
+                for name, usual in processors.USUAL.items():
+                    text = clean.read(os.path.join(at, name)).strip()
+                    found.update({at: int(text) / usual} if text else {})
+        return sorted(found.values())
+
+    runs = [(one, submit(one)) for _ in range(2)] + [(other, submit(other))]
+    until("the weights", 30, lambda: processors.about(weights(one), [.5, .5]) and processors.about(weights(other), [1]))
+    for who, run_id in runs:
+        who.delete("/v1/runs/" + run_id)
 
 
 @docker("a warm container is used once")
