@@ -7,18 +7,21 @@ import clean
 USUAL = {"cpu.shares": 1024, "cpu.weight": 100}
 
 
+def weight_of(at):
+    """-> {at: its weight, as a part of a usual one's}, or nothing."""
+    texts = [(clean.read(os.path.join(at, name)).strip(), usual) for name, usual in USUAL.items()]
+    return {at: int(text) / usual for text, usual in texts if text}
+
+
 def weights(runner, mark):
-    """-> the weights of the jails of all processes with this mark, each as a part of a usual one's."""
+    """-> the weights of the jails of all processes with this mark."""
     mounts, found = clean.mounts_of_cgroups(), {}
     bases = set(clean.cgroup_bases(runner).values())
     for pid in clean.marked(mark):
         for at in clean.cgroup_dirs(pid, mounts).values():
             while at not in bases and os.path.dirname(at) not in bases and len(at) > 1:
                 at = os.path.dirname(at)
-            for name, usual in USUAL.items():
-                text = clean.read(os.path.join(at, name)).strip()
-                if text:
-                    found[at] = int(text) / usual
+            found.update(weight_of(at))
     return sorted(found.values())
 
 
