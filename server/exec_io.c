@@ -24,27 +24,24 @@ void exec_io_name(const struct exec *x, enum exec_io_file which, char name[SPOOL
 }
 
 int exec_io_pipe(struct exec_stream *s, int *child, struct err *err) {
+    struct pipes none = {.loop = NULL}, *ready = s->exec->set->hub->pipes;
     int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0)
-        return err_sys(err, "making a pipe for output");
-    /* Ours never blocks since it is only spliced from. The other one may be opened again by its
-     * user, as /dev/stdout. */
-    if (fchmod(ends[1], 0666) < 0) {
-        err_sys(err, "preparing a pipe for output");
-        fd_close(&ends[0]);
-        fd_close(&ends[1]);
+    if (pipes_take(ready != NULL ? ready : &none, ends, err) < 0)
         return -1;
-    }
     s->fd = ends[0];
     *child = ends[1];
     return 0;
 }
 
 void exec_io_close(struct exec_stream *s) {
+    struct exec_hub *hub = s->exec->set->hub;
     if (s->fd < 0)
         return;
-    loop_del(s->exec->set->hub->loop, &s->source);
-    fd_close(&s->fd);
+    loop_del(hub->loop, &s->source);
+    if (hub->pipes != NULL && (s->exec->flags & EXEC_PTY) == 0)
+        pipes_leave(hub->pipes, &s->fd);
+    else
+        fd_close(&s->fd);
 }
 
 /* Events. */

@@ -484,6 +484,7 @@ int execs_attach(struct server *s, struct sandbox *sb, struct err *err) {
         s->exec_hub->server = s;
         s->exec_hub->leaves = s->exec_leaves;
         s->exec_hub->accounts = s->accounts.accounts;
+        s->exec_hub->pipes = &s->runs.pipes;
     }
     if (s->exec_hub == NULL)
         return -1;

@@ -19,6 +19,7 @@
 #include "log.h"
 #include "loop.h"
 #include "metrics.h"
+#include "pipes.h"
 #include "spool_log.h"
 
 #define EXECS_KEEP 200u
@@ -44,6 +45,7 @@ struct exec_hub {
     void (*leaves)(struct server *server, const struct exec *x);
     struct server *server;
     const struct accounts *accounts; /* whose tokens ask; borrowed; NULL = nobody's */
+    struct pipes *pipes;             /* ready ones; borrowed; NULL = each is made when needed */
     int scratch[2];                  /* a pipe, to look into other ones; -1 = none */
     char copies[SPOOL_STREAMS][EXEC_INLINE_MAX];
 };

@@ -54,7 +54,7 @@ static void pipes_refill(void *arg) {
 }
 
 static void pipes_refill_soon(struct pipes *p) {
-    if (p->refill.slot == 0)
+    if (p->loop != NULL && p->refill.slot == 0)
         loop_timer_at(p->loop, &p->refill, clock_mono_ns() + PIPES_LATER_NS, pipes_refill, p, NULL);
 }
 

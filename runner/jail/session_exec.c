@@ -91,11 +91,16 @@ static void session_told(struct session_jail *e, struct session_exec *x) {
     if (x->told_ns == 0) { /* telling it again does not make it younger */
         x->told_ns = clock_mono_ns();
     }
-    if (++e->told_count > WIRE_TOLD_MAX) {
-        session_told_drop(e);
-    }
+    e->told_count++;
     if (e->told_timer.slot == 0) {
         session_told_old(e);
+    }
+}
+
+/* After the sending: to close what the oldest held open takes longer than that. */
+static void session_told_trim(struct session_jail *e) {
+    while (e->told_count > WIRE_TOLD_MAX) {
+        session_told_drop(e);
     }
 }
 
@@ -126,6 +131,7 @@ static void session_send_end(struct session_jail *e, struct session_exec *x,
         session_exec_unlink(e, x);
         session_told(e, x);
         session_send(e->session, &end, sizeof end);
+        session_told_trim(e);
     }
 }
 
@@ -460,6 +466,7 @@ void session_exec_tell_ends(struct session_jail *e) {
         end.head.jail = e->id;
         session_told(e, again);
         session_send(e->session, &end, sizeof end);
+        session_told_trim(e);
     }
     for (last = &e->told; *last != NULL;) {
         last = &(*last)->next;
