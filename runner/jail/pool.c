@@ -9,14 +9,10 @@
 
 #include "clock.h"
 #include "pool_kind.h"
+#include "pool_refill.h"
 #include "str.h"
 
 #define POOL_KINDS_MAX 64
-#define POOL_QUIET_NS (CLOCK_NS_PER_MS / 4)     /* for an answer to reach its client */
-#define POOL_PATIENCE_NS (30 * CLOCK_NS_PER_MS) /* a refill waits at most this long … */
-#define POOL_MANY 8 /* … unless at least as many wait: then this long */
-#define POOL_MANY_PATIENCE_NS (300 * CLOCK_NS_PER_MS)
-#define POOL_NEW_NS (3 * CLOCK_NS_PER_MS)   /* until a new sandbox has its first command */
 #define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)  /* after a jail could not be made */
 #define POOL_IDLE_NS (300 * CLOCK_NS_PER_S) /* until a kind is no longer kept warm */
 #define POOL_BUILDS_MAX 3 /* at a time: more only take the processors from what runs */
@@ -33,9 +29,7 @@ struct pool {
     unsigned stay;   /* by sandboxes */
     uint64_t made, taken_warm;
     bool stopped;
-    unsigned running;  /* executions in progress */
-    uint64_t quiet_ns; /* from here on the last answer is delivered */
-    uint64_t waiting_since_ns;
+    struct pool_refill refill;
     struct loop_timer timer;
     char health[WIRE_TEXT_MAX];
 };
@@ -199,7 +193,7 @@ static void pool_later(struct pool *p, uint64_t due_ns) {
 
 /* Which kind lacks a warm jail? One that has none at all comes first. Only while none is being
  * made. Those that pause are looked at again when they have. */
-static struct pool_kind *pool_needy(struct pool *p, uint64_t now, bool *empty) {
+static struct pool_kind *pool_needy(struct pool *p, uint64_t now) {
     struct pool_kind *found = NULL;
     for (unsigned i = 0; i < p->kinds && p->cfg.host->building == 0; i++) {
         struct pool_kind *k = &p->kind[i];
@@ -212,7 +206,6 @@ static struct pool_kind *pool_needy(struct pool *p, uint64_t now, bool *empty) {
             found = k;
         }
     }
-    *empty = found != NULL && found->count == 0;
     return found;
 }
 
@@ -278,21 +271,15 @@ static void pool_expire(struct pool *p, uint64_t now) {
     }
 }
 
-/* How long a refill stands back for what runs. */
-static uint64_t pool_patience(const struct pool_kind *k) {
-    return k->count >= POOL_MANY ? POOL_MANY_PATIENCE_NS : POOL_PATIENCE_NS;
-}
-
 static void pool_tick(void *arg) {
     struct pool *p = arg;
     struct err err;
-    bool empty = false;
     uint64_t now = clock_mono_ns();
     pool_expire(p, now);
     pool_recover(p, now);
-    struct pool_kind *k = pool_needy(p, now, &empty);
+    struct pool_kind *k = pool_needy(p, now);
     if (k == NULL) {
-        p->waiting_since_ns = 0;
+        p->refill.since_ns = 0;
         if (p->health[0] != '\0' && p->cfg.host->building == 0 && !pool_lacks(p)) {
             p->health[0] = '\0'; /* the kind that could not be made is none any more */
             pool_changed(p);
@@ -302,12 +289,9 @@ static void pool_tick(void *arg) {
         }
         return;
     }
-    if (p->waiting_since_ns == 0) {
-        p->waiting_since_ns = now;
-    }
-    uint64_t patience_ns = p->waiting_since_ns + pool_patience(k);
-    if (!empty && now < patience_ns && (p->running > 0 || now < p->quiet_ns)) {
-        pool_later(p, p->running > 0 ? patience_ns : p->quiet_ns);
+    uint64_t due_ns = pool_refill_due(&p->refill, k->count, k->want, now);
+    if (now < due_ns) {
+        pool_later(p, due_ns);
         return;
     }
     struct jail *jail = pool_make(p, k, &err);
@@ -321,7 +305,7 @@ static void pool_tick(void *arg) {
             k->backoff.until_ns = now + POOL_RETRY_NS;
             pool_sick(p, err.text);
         }
-        pool_later(p, now + (err.kind == ERR_LIMIT ? POOL_PATIENCE_NS : POOL_RETRY_NS));
+        pool_later(p, now + (err.kind == ERR_LIMIT ? POOL_REFILL_PATIENCE_NS : POOL_RETRY_NS));
         return;
     }
     k->jail[k->count++] = jail;
@@ -346,7 +330,7 @@ static void pool_ready(void *arg, struct jail *jail) {
     if (!pool_loses(p)) {
         p->health[0] = '\0';
     }
-    p->waiting_since_ns = 0;
+    p->refill.since_ns = 0;
     pool_changed(p);
     pool_later(p, clock_mono_ns());
 }
@@ -529,15 +513,15 @@ int pool_take(struct pool *p, const struct pool_wish *wish, const struct jail_ev
         }
     }
     k->want = k->keep ? p->cfg.warm : p->cfg.warm_more;
-    if (wish->stays && now + POOL_NEW_NS > p->quiet_ns) {
-        p->quiet_ns = now + POOL_NEW_NS;
+    if (wish->stays) {
+        pool_refill_opened(&p->refill, now);
     }
     *(wish->stays ? &p->stay : &p->in_use) += 1;
     got->stays = wish->stays;
     got->events = events;
     got->arg = arg;
     *jail = got;
-    pool_later(p, k->count == 0 ? now : now + pool_patience(k));
+    pool_later(p, pool_refill_taken(&p->refill, k->count, k->want, now));
     return 0;
 }
 
@@ -551,15 +535,11 @@ void pool_release(struct pool *p, struct jail *jail) {
 }
 
 void pool_began(struct pool *p) {
-    p->running++;
+    pool_refill_began(&p->refill, clock_mono_ns());
 }
 
 void pool_ended(struct pool *p) {
-    p->running--;
-    if (p->running == 0) {
-        p->quiet_ns = clock_mono_ns() + POOL_QUIET_NS;
-        pool_later(p, p->quiet_ns);
-    }
+    pool_later(p, pool_refill_ended(&p->refill, clock_mono_ns()));
 }
 
 static uint32_t pool_warm(const struct pool_kind *k) {

@@ -3,11 +3,9 @@
  *
  * A warm jail has run nothing; it is given away once and never comes back. Kinds of jails are pairs
  * of policy and image. The default policy with image "host" is kept warm from the start, any other
- * kind from its first use until it has not been asked for in a while. Refilling waits until no
- * command is running and no new sandbox is about to get its first, or for a short time at most, a
- * longer one while many are left, so that making the next jail does not slow down the command that
- * took the last one; only an empty pool is refilled at once, and one whose jails die as they wait
- * after growing pauses (pool_backoff.h). */
+ * kind from its first use until it has not been asked for in a while. Refilling stands back for
+ * what runs (pool_refill.h); only an empty pool is refilled at once, and one whose jails die as
+ * they wait after growing pauses (pool_backoff.h). */
 #pragma once
 
 #include <stdint.h>
