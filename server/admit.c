@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* What a default is never lowered below. */
+#define ADMIT_OUTPUT_LEAST ((uint64_t)4096)
+
 /* Does a step's value of this limit have to stay within the run's? So it is for what belongs to the
  * whole jail; what is counted anew for every step (time, output) or process is free up to the
  * policy's ceiling. */
@@ -115,6 +118,47 @@ static int admit_shape(const struct run_request *req, const struct wire_policy *
     return admit_network(req->network, error);
 }
 
+static uint64_t admit_output_of(const struct limits_effective *limits) {
+    return ADMIT_STREAMS * limits->values.v[LIMIT_OUTPUT_BYTES];
+}
+
+uint64_t admit_output(const struct limits_effective *steps, size_t count) {
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++)
+        sum += admit_output_of(&steps[i]);
+    return sum;
+}
+
+/* The output of a run is in the server's memory until its end, so all its steps together may only
+ * keep so much. What nobody asked for is lowered. */
+static int admit_bound_output(struct admit *a, size_t count, struct api_error *error) {
+    uint64_t asked = 0, open = 0;
+    if (admit_output(a->steps, count) <= ADMIT_OUTPUT_MAX)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        bool wish = a->steps[i].from[LIMIT_OUTPUT_BYTES] == LIMITS_FROM_REQUEST;
+        asked += wish ? admit_output_of(&a->steps[i]) : 0;
+        open += !wish;
+    }
+    uint64_t least = open * ADMIT_STREAMS * ADMIT_OUTPUT_LEAST;
+    if (asked > ADMIT_OUTPUT_MAX - least)
+        return api_error_set(error, 400, "too_large", "/limits/output_bytes",
+                             "The steps of this run ask for %" PRIu64
+                             " bytes of kept output together, two streams of each; a run may keep "
+                             "at most %" PRIu64 ".",
+                             asked, ADMIT_OUTPUT_MAX);
+    uint64_t share = (ADMIT_OUTPUT_MAX - asked) / (open * ADMIT_STREAMS);
+    for (size_t i = 0; i <= count; i++) {
+        struct limits_effective *limits = i < count ? &a->steps[i] : &a->run;
+        if (limits->from[LIMIT_OUTPUT_BYTES] == LIMITS_FROM_REQUEST ||
+            limits->values.v[LIMIT_OUTPUT_BYTES] <= share)
+            continue;
+        limits->values.v[LIMIT_OUTPUT_BYTES] = share;
+        limits->from[LIMIT_OUTPUT_BYTES] = LIMITS_FROM_POLICY;
+    }
+    return 0;
+}
+
 int admit_check(const struct run_request *req, const struct wire_policy *policy, struct admit *out,
                 struct api_error *error) {
     struct admit a = {.end_on = req->end_on_set ? req->end_on : policy->end_on};
@@ -136,6 +180,10 @@ int admit_check(const struct run_request *req, const struct wire_policy *policy,
         for (int id = 0; id < LIMIT_COUNT; id++)
             if (a.steps[i].values.v[id] > a.open.v[id])
                 a.open.v[id] = a.steps[i].values.v[id];
+    }
+    if (admit_bound_output(&a, req->step_count, error) < 0) {
+        free(a.steps);
+        return -1;
     }
     *out = a;
     return 0;

@@ -15,6 +15,12 @@ struct admit {
     uint32_t end_on;
 };
 
+/* Bytes of output that all steps of a run together may keep, of this many streams each. */
+#define ADMIT_OUTPUT_MAX ((uint64_t)512 * 1024 * 1024)
+#define ADMIT_STREAMS 2u
+/* How much these steps may keep. */
+uint64_t admit_output(const struct limits_effective *steps, size_t count);
+
 /* 0: the caller owns out->steps (free()). -1: *error is filled (400, 403, 422), *out untouched. */
 int admit_check(const struct run_request *req, const struct wire_policy *policy, struct admit *out,
                 struct api_error *error);

@@ -9,7 +9,8 @@
 #include "str.h"
 
 /* This part of all a user may hold in any case, while it is there; and so many times as much as is
- * left: alone he gets two thirds, and whoever comes next finds room. */
+ * left: alone he gets two thirds, and whoever comes next finds room. (One thing alone may be
+ * larger: an answer cannot be had in parts.) */
 #define HTTP_HOLD_PART 8u
 #define HTTP_HOLD_SHARE 2u
 /* What is small is not counted for its user, and fits when all is taken, up to this part of it. */
@@ -77,7 +78,7 @@ static int http_hold_large(struct http_ledger *l, const char *name, struct http_
         return api_error_memory(error);
     uint64_t his = o->bytes + more + (hold->owner == NULL ? hold->bytes : 0);
     uint64_t left = l->max - l->bytes - more;
-    if (his > l->max / HTTP_HOLD_PART && his > HTTP_HOLD_SHARE * left) {
+    if (his > more && his > l->max / HTTP_HOLD_PART && his > HTTP_HOLD_SHARE * left) {
         api_error_set(error, 429, "memory", NULL,
                       "Your requests and the answers that you have not read hold %llu bytes of the "
                       "server's memory, and what is left is for others. Finish some of them, or "

@@ -278,9 +278,22 @@ void quota_give(struct quota *q, struct quota_held *h, enum quota_kind kind) {
         q->freed(q->arg, h->user->name, h->token);
 }
 
+void quota_take_output(struct quota *q, struct quota_held *h) {
+    if (q == NULL || h->user == NULL || h->output_taken)
+        return;
+    h->output_taken = true;
+    h->user->use.output_bytes += h->output_bytes;
+}
+
 void quota_let_go(struct quota *q, struct quota_held *h) {
     if (q == NULL || h->user == NULL)
         return;
+    if (h->output_taken) {
+        h->output_taken = false;
+        h->user->use.output_bytes -= h->output_bytes;
+        if (q->freed != NULL)
+            q->freed(q->arg, h->user->name, h->token);
+    }
     for (unsigned kind = 0; kind < QUOTA_COUNT; kind++)
         quota_give(q, h, kind);
     accounts_token_unref(h->token);
@@ -452,6 +465,10 @@ int quota_may_snapshot(struct quota *q, const struct quota_held *h, struct api_e
     return 0;
 }
 
+static bool quota_fits_output(const struct quota_use *use, uint64_t bytes) {
+    return use->output_bytes == 0 || use->output_bytes + bytes <= QUOTA_OUTPUT_MAX;
+}
+
 struct quota_use *quota_in_the_way(struct quota *q, const struct quota_held *h, uint64_t mem_bytes,
                                    uint64_t disk_bytes, struct accounts_token **token) {
     struct quota_level at;
@@ -462,7 +479,8 @@ struct quota_use *quota_in_the_way(struct quota *q, const struct quota_held *h, 
         struct quota_use *use = quota_use_of(&at);
         if (quota_fits(q, &at, QUOTA_PARALLEL, use->v[QUOTA_PARALLEL], 1) &&
             quota_fits(q, &at, QUOTA_MEM_BYTES, use->v[QUOTA_MEM_BYTES], mem_bytes) &&
-            quota_fits(q, &at, QUOTA_DISK_BYTES, use->v[QUOTA_DISK_BYTES], disk_bytes))
+            quota_fits(q, &at, QUOTA_DISK_BYTES, use->v[QUOTA_DISK_BYTES], disk_bytes) &&
+            (at.token != NULL || quota_fits_output(use, h->output_bytes)))
             continue;
         *token = at.token;
         return use;

@@ -15,6 +15,10 @@
  * - A snapshot is refused when "snapshot_bytes" is used up; how much it will hold is not known
  *   before, so the last one may go beyond.
  *
+ * And without any quota, the output that a user's runs may keep in the server's memory until their
+ * results are stored is bounded: those that would pass QUOTA_OUTPUT_MAX together wait for each
+ * other. One alone never waits for that.
+ *
  * What runs when a quota is used up goes on: its own limits bound it.
  *
  * CPU time is what the cgroups have measured, told at the end of each step and execution. Usage of
@@ -61,9 +65,10 @@ struct accounts_token;
 struct quota_use {
     uint64_t v[QUOTA_COUNT];
     uint64_t box_mem_bytes, box_disk_bytes; /* how much of the two is that of sandboxes */
-    uint32_t day;      /* days since the epoch (UTC) that the CPU time and day_runs belong to */
-    uint32_t cpu_ns;   /* the part of the CPU time that is less than a millisecond */
-    uint64_t day_runs; /* runs that were taken that day */
+    uint64_t output_bytes; /* of a user: what his runs that run may keep in the server's memory */
+    uint32_t day;          /* days since the epoch (UTC) that the CPU time and day_runs belong to */
+    uint32_t cpu_ns;       /* the part of the CPU time that is less than a millisecond */
+    uint64_t day_runs;     /* runs that were taken that day */
     struct queue_gate *gate; /* of a token: its runs that wait for its own quota (queue.h) */
     /* What is to be written; private. */
     bool dirty;
@@ -71,6 +76,8 @@ struct quota_use {
     struct accounts_user *user;   /* counted while it is dirty */
     struct accounts_token *token; /* likewise; NULL = it is the user's */
 };
+
+#define QUOTA_OUTPUT_MAX ((uint64_t)512 * 1024 * 1024)
 
 /* "runs", "parallel_runs", "sandboxes", "mem_bytes", "disk_bytes", "cpu_ms_per_day",
  * "result_bytes", "snapshot_bytes": the names in JSON and on the command line. */
@@ -104,6 +111,8 @@ struct quota_held {
     struct accounts_user *user;   /* counted; NULL = nobody is charged */
     struct accounts_token *token; /* counted; NULL = of an earlier server whose token is gone */
     bool box;                     /* it is a sandbox */
+    uint64_t output_bytes;        /* of a run: output that it may keep in the server's memory */
+    bool output_taken;
     uint64_t v[QUOTA_COUNT];
 };
 /* `token` may be NULL: then the user of this name, if there is one. */
@@ -124,6 +133,8 @@ int quota_may_snapshot(struct quota *q, const struct quota_held *h, struct api_e
 
 void quota_take(struct quota *q, struct quota_held *h, enum quota_kind kind, uint64_t amount);
 void quota_give(struct quota *q, struct quota_held *h, enum quota_kind kind);
+/* A run starts: h->output_bytes, until quota_let_go(). */
+void quota_take_output(struct quota *q, struct quota_held *h);
 /* A run was accepted: QUOTA_RUNS, and the day's count. */
 void quota_take_run(struct quota *q, struct quota_held *h);
 /* A step or an execution has used this much. */

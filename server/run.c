@@ -104,6 +104,8 @@ struct run *run_new(struct runs *runs, struct run_request *request,
     str_copy(run->image, sizeof(run->image), request->image);
     trace_label_request(run->label, request);
     run->limits = admit->run;
+    run->held.output_bytes = admit_output(admit->steps, run->step_count);
+    run->output_held.output_bytes = run->held.output_bytes;
     run->open = admit->open;
     run->end_on = admit->end_on;
     run->cancel_on_disconnect = request->cancel_on_disconnect;
@@ -145,6 +147,7 @@ void run_free(struct run *run) {
     free(run->receipt);
     answer_bytes_drop(run->answer);
     quota_let_go(run->runs->quota, &run->held);
+    quota_let_go(run->runs->quota, &run->output_held);
     hostmem_give(run->runs->mem, &run->mem);
     accounts_token_unref(run->token);
     free(run);

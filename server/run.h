@@ -115,6 +115,7 @@ struct run {
     struct link_jail *jail; /* NULL = none (yet, or any more) */
 
     struct quota_held held;
+    struct quota_held output_held; /* its output, from its start until its result is stored */
     struct hostmem_hold mem;
     struct processors_jail processors;
     uint64_t mem_wait_ns;     /* since when it waits for memory; 0 = it does not */

@@ -205,6 +205,8 @@ static int runs_has_memory(struct runs *runs, struct run *run) {
 static void runs_charge(struct runs *runs, struct run *run) {
     hostmem_take(runs->mem, &run->mem, run->limits.values.v[LIMIT_MEM_BYTES], false);
     quota_take(runs->quota, &run->held, QUOTA_PARALLEL, 1);
+    quota_hold(runs->quota, &run->output_held, run->held.token, run->owner);
+    quota_take_output(runs->quota, &run->output_held);
     quota_take(runs->quota, &run->held, QUOTA_MEM_BYTES, run->limits.values.v[LIMIT_MEM_BYTES]);
     quota_take(runs->quota, &run->held, QUOTA_DISK_BYTES, run->limits.values.v[LIMIT_DISK_BYTES]);
 }
@@ -462,6 +464,7 @@ void runs_over(struct runs *runs, struct run *run) {
 
 void runs_finished(struct runs *runs, struct run *run) {
     runs->sealing--;
+    quota_let_go(runs->quota, &run->output_held);
     if (!run->store.unsaved)
         runs_cache(runs, run);
 }

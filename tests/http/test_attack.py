@@ -390,3 +390,26 @@ def _(_):
         parallel(3, lambda i: [send(i) for _ in range(4)], 50)
         check.true(max(most) < 900 * MIB, "the server had %d MiB", max(most) // MIB)
         check.eventually(lambda: one.send(argv=["true"]).status == 200, 20, "he has room again")
+
+
+@test("the output that a run's steps keep together is bounded, and so is what a user's runs keep at once", own=True,
+      deadline=60)
+def _(_):
+    with harness.Pair(slots=4, warm=2) as pair:
+        _, one = new_user(pair)
+        steps = [{"argv": ["true"]} for _ in range(64)]
+        check.error(one.send(steps=steps, limits={"output_bytes": 64 * MIB}), 400, "too_large", "/limits/output_bytes")
+        check.ok(one.run(steps=steps))
+        # 256 MiB each, if they want: two of them fit, the third waits.
+        large = dict(steps=[{"sh": "sleep 20"}, {"argv": ["true"]}], limits={"output_bytes": 64 * MIB})
+        ids = [one.submit(**large) for _ in range(3)]
+        states = lambda: sorted(one.get("/v1/runs/" + i).json()["state"] for i in ids)
+        check.eventually(lambda: states() == ["queued", "running", "running"], 10, lambda: "states: %s" % states())
+        _, other = new_user(pair)
+        check.ok(other.run(argv=["true"]))
+        one.delete("/v1/runs/" + [i for i in ids if one.get("/v1/runs/" + i).json()["state"] == "running"][0])
+        check.eventually(lambda: states() == ["done", "running", "running"], 10, lambda: "states: %s" % states())
+        for run in ids:
+            one.delete("/v1/runs/" + run)
+        check.eventually(lambda: states() == ["done"] * 3, 10, lambda: "states: %s" % states())
+        check.equal(one.get("/v1/me").json()["used"]["parallel_runs"], 0, "runs that run")

@@ -142,6 +142,47 @@ static void test_what_cannot_be_enforced(void **state) {
     assert_string_equal(error.field, "/limits/pids");
 }
 
+/* What all steps of a run may keep together is bounded: nobody can ask for more, and what is not
+ * asked for is lowered. */
+static void test_output_of_all_steps(void **state) {
+    (void)state;
+    enum { STEPS = 64 };
+    struct wire_policy p = policy();
+    struct request_step steps[STEPS];
+    struct run_request r = {.steps = steps, .step_count = STEPS};
+    struct api_error error = {0};
+    struct admit a;
+    memset(steps, 0, sizeof(steps));
+    p.max_steps = STEPS;
+    p.preset.v[LIMIT_OUTPUT_BYTES] = p.ceiling.v[LIMIT_OUTPUT_BYTES] = 256 << 20;
+    assert_int_equal(admit_check(&r, &p, &a, &error), 0);
+    assert_int_equal(admit_output(a.steps, STEPS), ADMIT_OUTPUT_MAX);
+    assert_int_equal(a.steps[63].values.v[LIMIT_OUTPUT_BYTES], 4 << 20);
+    assert_int_equal(a.steps[63].from[LIMIT_OUTPUT_BYTES], LIMITS_FROM_POLICY);
+    assert_int_equal(a.run.values.v[LIMIT_OUTPUT_BYTES], 4 << 20);
+    free(a.steps);
+    wish(&steps[5].limits, LIMIT_OUTPUT_BYTES, 193 << 20); /* the others share what it leaves */
+    assert_int_equal(admit_check(&r, &p, &a, &error), 0);
+    assert_int_equal(a.steps[5].values.v[LIMIT_OUTPUT_BYTES], 193 << 20);
+    assert_int_equal(a.steps[6].values.v[LIMIT_OUTPUT_BYTES], 1 << 20);
+    free(a.steps);
+    wish(&steps[6].limits, LIMIT_OUTPUT_BYTES, 63 << 20); /* it leaves nothing */
+    assert_int_equal(admit_check(&r, &p, &a, &error), -1);
+    assert_int_equal(error.status, 400);
+    assert_string_equal(error.field, "/limits/output_bytes");
+    memset(steps, 0, sizeof(steps));
+    wish(&r.limits, LIMIT_OUTPUT_BYTES, 4 << 20);
+    assert_int_equal(admit_check(&r, &p, &a, &error), 0);
+    assert_int_equal(a.run.from[LIMIT_OUTPUT_BYTES], LIMITS_FROM_REQUEST);
+    free(a.steps);
+    wish(&r.limits, LIMIT_OUTPUT_BYTES, (4 << 20) + 1);
+    assert_int_equal(admit_check(&r, &p, &a, &error), -1);
+    r.step_count = 1; /* one step may have what the policy gives */
+    wish(&r.limits, LIMIT_OUTPUT_BYTES, 256 << 20);
+    assert_int_equal(admit_check(&r, &p, &a, &error), 0);
+    free(a.steps);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults),
@@ -149,6 +190,7 @@ int main(void) {
         cmocka_unit_test(test_steps),
         cmocka_unit_test(test_shape),
         cmocka_unit_test(test_what_cannot_be_enforced),
+        cmocka_unit_test(test_output_of_all_steps),
     };
     return cmocka_run_group_tests_name("admit", tests, NULL, NULL);
 }

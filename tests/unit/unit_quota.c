@@ -197,6 +197,24 @@ static void a_run_waits_for_runs_and_not_for_sandboxes(void **state) {
     quota_let_go(t->quota, &next);
 }
 
+/* Without any quota. */
+static void runs_with_much_output_wait_for_each_other(void **state) {
+    struct side *t = *state;
+    struct quota_held run = {.output_bytes = QUOTA_OUTPUT_MAX + 1}, next = {.output_bytes = 1};
+    struct accounts_token *token;
+    quota_hold(t->quota, &run, t->child, "ann");
+    quota_hold(t->quota, &next, t->parent, "ann");
+    assert_null(quota_in_the_way(t->quota, &run, 1, 1, &token)); /* alone it is never too much */
+    quota_take_output(t->quota, &run);
+    quota_take_output(t->quota, &run); /* once more is the same */
+    assert_ptr_equal(quota_in_the_way(t->quota, &next, 1, 1, &token), &t->user->use);
+    assert_null(token);
+    quota_let_go(t->quota, &run);
+    assert_null(quota_in_the_way(t->quota, &next, 1, 1, &token));
+    assert_int_equal(t->user->use.output_bytes, 0);
+    quota_let_go(t->quota, &next);
+}
+
 static void cpu_time_counts_for_the_day(void **state) {
     struct side *t = *state;
     struct quota_held who = {0};
@@ -304,6 +322,7 @@ int main(void) {
         WITH(the_narrowest_level_refuses),
         WITH(defaults_are_for_whom_nothing_is_said),
         WITH(a_run_waits_for_runs_and_not_for_sandboxes),
+        WITH(runs_with_much_output_wait_for_each_other),
         WITH(cpu_time_counts_for_the_day),
         WITH(stored_bytes_of_users),
         WITH(nobody_is_charged_without_quotas),
