@@ -1,6 +1,7 @@
 #include "pipes.h"
 
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +11,8 @@
 
 /* After the round in which pipes were taken, when its answers are on their way. */
 #define PIPES_LATER_NS (2 * CLOCK_NS_PER_MS)
+/* While there are still enough: so that not every run has the loop woken once more for it. */
+#define PIPES_REST_NS (50 * CLOCK_NS_PER_MS)
 
 static void pipes_close_over(struct pipes *p) {
     while (p->over_count > 0)
@@ -54,8 +57,12 @@ static void pipes_refill(void *arg) {
 }
 
 static void pipes_refill_soon(struct pipes *p) {
-    if (p->loop != NULL && p->refill.slot == 0)
-        loop_timer_at(p->loop, &p->refill, clock_mono_ns() + PIPES_LATER_NS, pipes_refill, p, NULL);
+    bool soon = p->count < PIPES_READY / 2 || p->over_count > PIPES_READY / 2;
+    if (p->loop == NULL || (p->refill.slot != 0 && !soon))
+        return;
+    uint64_t due = clock_mono_ns() + (soon ? PIPES_LATER_NS : PIPES_REST_NS);
+    if (p->refill.slot == 0 || p->refill.due_ns > due)
+        loop_timer_at(p->loop, &p->refill, due, pipes_refill, p, NULL);
 }
 
 void pipes_init(struct pipes *p, struct loop *loop) {
