@@ -105,6 +105,12 @@ void hostmem_look(struct hostmem_seen *seen) {
     seen->pressure = (unsigned)hostmem_number(text, "some avg10=", 0);
 }
 
+uint64_t hostmem_total(void) {
+    struct hostmem_seen seen = {0};
+    hostmem_look(&seen);
+    return seen.total;
+}
+
 static void hostmem_grow_up(struct hostmem *m, uint64_t now_ns) {
     while (m->oldest != NULL &&
            m->oldest->since_ns + HOSTMEM_YOUNG_MS * CLOCK_NS_PER_MS <= now_ns) {

@@ -73,6 +73,8 @@ struct hostmem {
 void hostmem_init(struct hostmem *m, struct loop *loop, uint64_t budget, unsigned overcommit);
 void hostmem_stop(struct hostmem *m);
 void hostmem_look(struct hostmem_seen *seen);
+/* What the host has, or the server's own control group may use. */
+uint64_t hostmem_total(void);
 
 /* Each takes NULL for `m`: memory has no end. `limit`: the memory limit of the jail. */
 /* More than all of it? */

@@ -28,6 +28,7 @@ struct quota {
     void *arg;
     struct quota_use *dirty;
     struct loop_timer flush;
+    uint64_t output_bytes;
     uint32_t trimmed; /* the day on which days that are too long ago were last forgotten */
 };
 
@@ -209,6 +210,8 @@ struct quota *quota_new(const struct quota_options *options, struct err *err) {
     q->store = options->store;
     q->accounts = options->accounts;
     q->defaults = options->defaults;
+    q->output_bytes =
+        options->output_bytes > QUOTA_OUTPUT_LEAST ? options->output_bytes : QUOTA_OUTPUT_LEAST;
     if (q->store != NULL && store_usage_read(q->store, quota_today(), quota_read_one, q, err) < 0) {
         free(q);
         return NULL;
@@ -465,8 +468,8 @@ int quota_may_snapshot(struct quota *q, const struct quota_held *h, struct api_e
     return 0;
 }
 
-static bool quota_fits_output(const struct quota_use *use, uint64_t bytes) {
-    return use->output_bytes == 0 || use->output_bytes + bytes <= QUOTA_OUTPUT_MAX;
+static bool quota_fits_output(const struct quota *q, const struct quota_use *use, uint64_t bytes) {
+    return use->output_bytes == 0 || use->output_bytes + bytes <= q->output_bytes;
 }
 
 struct quota_use *quota_in_the_way(struct quota *q, const struct quota_held *h, uint64_t mem_bytes,
@@ -480,7 +483,7 @@ struct quota_use *quota_in_the_way(struct quota *q, const struct quota_held *h, 
         if (quota_fits(q, &at, QUOTA_PARALLEL, use->v[QUOTA_PARALLEL], 1) &&
             quota_fits(q, &at, QUOTA_MEM_BYTES, use->v[QUOTA_MEM_BYTES], mem_bytes) &&
             quota_fits(q, &at, QUOTA_DISK_BYTES, use->v[QUOTA_DISK_BYTES], disk_bytes) &&
-            (at.token != NULL || quota_fits_output(use, h->output_bytes)))
+            (at.token != NULL || quota_fits_output(q, use, h->output_bytes)))
             continue;
         *token = at.token;
         return use;

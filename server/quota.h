@@ -16,8 +16,8 @@
  *   before, so the last one may go beyond.
  *
  * And without any quota, the output that a user's runs may keep in the server's memory until their
- * results are stored is bounded: those that would pass QUOTA_OUTPUT_MAX together wait for each
- * other. One alone never waits for that.
+ * results are stored is bounded: those that would pass that together wait for each other. One
+ * alone never waits for it.
  *
  * What runs when a quota is used up goes on: its own limits bound it.
  *
@@ -77,7 +77,9 @@ struct quota_use {
     struct accounts_token *token; /* likewise; NULL = it is the user's */
 };
 
-#define QUOTA_OUTPUT_MAX ((uint64_t)512 * 1024 * 1024)
+/* This part of the host's memory, but at least so much. */
+#define QUOTA_OUTPUT_PART 4u
+#define QUOTA_OUTPUT_LEAST ((uint64_t)512 * 1024 * 1024)
 
 /* "runs", "parallel_runs", "sandboxes", "mem_bytes", "disk_bytes", "cpu_ms_per_day",
  * "result_bytes", "snapshot_bytes": the names in JSON and on the command line. */
@@ -95,6 +97,7 @@ struct quota_options {
     struct store *store; /* NULL = nothing is kept */
     struct accounts *accounts;
     struct quota_limits defaults; /* of users */
+    uint64_t output_bytes; /* of a user's runs together; QUOTA_OUTPUT_LEAST when that is more */
 };
 
 /* Reads what was used today. Every function below takes a quota that is NULL: nothing is charged.

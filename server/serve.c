@@ -170,6 +170,7 @@ static int serve_accounts(struct serve *v, struct err *err) {
 static int serve_quota(struct serve *v, struct err *err) {
     struct server *s = &v->server;
     struct quota_options options = {.loop = s->loop,
+                                    .output_bytes = hostmem_total() / QUOTA_OUTPUT_PART,
                                     .log = &s->log,
                                     .store = s->store,
                                     .accounts = s->accounts.accounts,

@@ -200,7 +200,7 @@ static void a_run_waits_for_runs_and_not_for_sandboxes(void **state) {
 /* Without any quota. */
 static void runs_with_much_output_wait_for_each_other(void **state) {
     struct side *t = *state;
-    struct quota_held run = {.output_bytes = QUOTA_OUTPUT_MAX + 1}, next = {.output_bytes = 1};
+    struct quota_held run = {.output_bytes = QUOTA_OUTPUT_LEAST + 1}, next = {.output_bytes = 1};
     struct accounts_token *token;
     quota_hold(t->quota, &run, t->child, "ann");
     quota_hold(t->quota, &next, t->parent, "ann");
