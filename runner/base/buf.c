@@ -48,9 +48,10 @@ static int buf_grow(struct buf *b, size_t more, struct err *err) {
     return 0;
 }
 
-/* cap is never above max + 1, so what fits into it needs no look at the maximum. */
+/* The maximum may have been lowered since there was room. */
 char *buf_extend(struct buf *b, size_t len, struct err *err) {
-    if ((len >= b->cap || b->len >= b->cap - len) && buf_grow(b, len, err) < 0)
+    size_t room = b->cap < b->max ? b->cap : b->max;
+    if ((len >= room || b->len >= room - len) && buf_grow(b, len, err) < 0)
         return NULL;
     char *at = b->data + b->len;
     b->len += len;
