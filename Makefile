@@ -186,7 +186,7 @@ CC_init = musl-gcc
 CFLAGS_init := -Os -fno-pie -idirafter /usr/include -idirafter /usr/include/$(MACHINE)-linux-gnu
 LDFLAGS_init := -static -no-pie -s
 # What process 1 uses of the shared directories; the rest may need more than musl has.
-ONLY_init_runner/base := buf clock err fd str
+ONLY_init_runner/base := buf clock err fd fd_pass str
 ONLY_init_runner/wire := bundle fileop spec
 
 CC_san = $(CC)

@@ -41,13 +41,21 @@ int fd_read_keyed_u64(int fd, const char *key, uint64_t *value, struct err *err)
  */
 int fd_memfd(const char *name, const void *data, size_t len, bool seal, struct err *err);
 
+/* Closes descriptors that somebody else chose, whatever they are, and sets them to -1. What close()
+ * waits for is up to whoever made them: a TCP socket whose maker set SO_LINGER, for hours, and
+ * a socket in whose queue such a one travels. All but pipes, files and devices is left to a process
+ * of its own: one that exits waits for nothing. */
+void fd_drop(int *fds, size_t n);
+/* Closes a SOCK_SEQPACKET socket whose other end is not trusted, with all that is in its queue. */
+void fd_hang_up(int *sock);
+
 #define FD_PASS_MAX 9
 /* One datagram on a SOCK_SEQPACKET socket, with `nfds` (0…FD_PASS_MAX) descriptors attached.
  * Never raises SIGPIPE. On a non-blocking socket, a full queue is ERR_SYSTEM with code EAGAIN. */
 int fd_send(int sock, const void *data, size_t len, const int *fds, size_t nfds, struct err *err);
 /* Receives one datagram of at most `size` bytes. Returns its length, 0 at end of file, -1 on error
  * (EAGAIN included). Descriptors land in fds[FD_PASS_MAX], their count in *nfds; the caller owns
- * them. A datagram or a control message that was truncated is ERR_PROTOCOL and closes whatever
+ * them. A datagram or a control message that was truncated is ERR_PROTOCOL and drops whatever
  * arrived. `cred` (may be NULL) is the kernel's word on the sender if SO_PASSCRED is on. */
 ssize_t fd_recv(int sock, void *data, size_t size, int fds[FD_PASS_MAX], size_t *nfds,
                 struct ucred *cred, struct err *err);

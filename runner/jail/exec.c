@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -27,6 +28,7 @@
 #define EXEC_PREPARE_NS (60 * CLOCK_NS_PER_S) /* to unpack files, at most */
 #define EXEC_SIGNAL_NS (1 * CLOCK_NS_PER_MS)  /* between looks for the start of a command */
 #define EXEC_FILTERED_MAX 64
+#define EXEC_SAYS_MAX 4 /* TERMINAL, STARTED, REFUSED, and the end */
 #define EXEC_CPU_IDLE_NS (8 * CLOCK_NS_PER_MS)
 #define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS /* grain of the CPU limit */
 
@@ -39,9 +41,16 @@ static void exec_refused(struct end_facts *f, struct initmsg_report *r) {
     (void)str_copy(f->refused_path, sizeof f->refused_path, r->path);
 }
 
+/* Process 1 may be anything's: what it gives is to be the master of a terminal and nothing else. */
+static bool exec_is_master(int fd) {
+    struct stat st;
+    unsigned number;
+    return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && ioctl(fd, TIOCGPTN, &number) == 0;
+}
+
 static void exec_heard(struct exec *x, struct initmsg_report *r, int *fds, size_t nfds) {
     struct end_facts *f = &x->facts;
-    if (r->type == INITMSG_TERMINAL && x->terminal && nfds == 1) {
+    if (r->type == INITMSG_TERMINAL && x->terminal && nfds == 1 && exec_is_master(fds[0])) {
         x->terminal = false;
         jail_exec_terminal(x->jail, x, fd_steal(&fds[0]));
     } else if (r->type == INITMSG_STARTED && !f->started) {
@@ -58,14 +67,13 @@ static void exec_hear(struct exec *x) {
     struct initmsg_report r;
     int fds[FD_PASS_MAX];
     size_t nfds = 0;
-    while (x->sock >= 0) {
+    /* A child says no more than this; who goes on talking is not listened to for ever. */
+    for (int i = 0; i < EXEC_SAYS_MAX && x->sock >= 0; i++) {
         ssize_t n = fd_recv(x->sock, &r, sizeof r, fds, &nfds, NULL, NULL);
         if (n == (ssize_t)sizeof r) {
             exec_heard(x, &r, fds, nfds);
         }
-        for (size_t i = 0; n > 0 && i < nfds; i++) {
-            fd_close(&fds[i]); /* one that was taken is -1 by now */
-        }
+        fd_drop(fds, n > 0 ? nfds : 0); /* one that was taken is -1 by now */
         if (n != (ssize_t)sizeof r) {
             return;
         }
@@ -543,7 +551,7 @@ void exec_close(struct exec *x) {
     loop_timer_stop(loop, &x->signal_timer);
     loop_del(loop, &x->src);
     loop_del(loop, &x->pid_src);
-    fd_close(&x->sock);
+    fd_hang_up(&x->sock);
     fd_close(&x->pidfd);
 }
 

@@ -78,9 +78,7 @@ static void exec_setup_event(void *arg, uint32_t events) {
     struct err err;
     (void)events;
     ssize_t n = fd_recv(x->sock, &r, sizeof r, fds, &nfds, &cred, &err);
-    for (size_t i = 0; i < nfds && n > 0; i++) {
-        fd_close(&fds[i]);
-    }
+    fd_drop(fds, n > 0 ? nfds : 0);
     if (n < 0 && err.code == EAGAIN) {
         return;
     }

@@ -94,7 +94,7 @@ static void jail_close(struct jail *j) {
     loop_del(loop, &j->control_src);
     loop_del(loop, &j->pid_src);
     loop_del(loop, &j->filter_src);
-    fd_close(&j->control);
+    fd_hang_up(&j->control);
     fd_close(&j->pidfd);
     fd_close(&j->writable_fd);
     fd_close(&j->filter_fd);
@@ -132,6 +132,14 @@ static void jail_died(void *arg, uint32_t events) {
     }
 }
 
+/* A directory, and what has no type, as a listener has none: closing such waits for nobody. */
+static bool jail_are_right(const int *fds, size_t nfds) {
+    struct stat root;
+    struct stat listener;
+    return (nfds == 1 || (fstat(fds[0], &root) == 0 && S_ISDIR(root.st_mode))) &&
+           fstat(fds[nfds - 1], &listener) == 0 && (listener.st_mode & S_IFMT) == 0;
+}
+
 /* The listener of the filter comes last; in front of it, from a native jail, the root of what can
  * be written. */
 static void jail_setup_ok(struct jail *j, int *fds, size_t nfds) {
@@ -141,7 +149,8 @@ static void jail_setup_ok(struct jail *j, int *fds, size_t nfds) {
     bool contained = j->host->maker->contained;
     (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)j->pid);
     if (nfds != (contained ? 1u : 2u) || j->filter_fd >= 0 || (j->writable_fd >= 0) != contained ||
-        fstatfs(contained ? j->writable_fd : fds[0], &fs) != 0 || stat(path, &st) != 0) {
+        !jail_are_right(fds, nfds) || fstatfs(contained ? j->writable_fd : fds[0], &fs) != 0 ||
+        stat(path, &st) != 0) {
         jail_fail(j, "set-up answer", EPROTO, "process 1 answered out of order");
         return;
     }
@@ -216,9 +225,7 @@ void jail_hear(struct jail *j) {
     } else {
         jail_fail(j, "process 1", EPROTO, "process 1 sent a malformed message");
     }
-    for (size_t i = 0; i < nfds; i++) {
-        fd_close(&fds[i]); /* those that were taken are -1 by now */
-    }
+    fd_drop(fds, nfds); /* those that were taken are -1 by now */
 }
 
 static void jail_control(void *arg, uint32_t events) {

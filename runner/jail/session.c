@@ -54,7 +54,7 @@ static void session_close(struct session *s, const char *why) {
     loop_timer_stop(s->cfg->loop, &s->state_timer);
     loop_timer_stop(s->cfg->loop, &s->look_timer);
     loop_del(s->cfg->loop, &s->src);
-    fd_close(&s->sock);
+    fd_hang_up(&s->sock);
     struct session_jail *next;
     for (struct session_jail *e = s->jails; e != NULL; e = next) {
         next = e->next;
@@ -202,7 +202,7 @@ static int session_datagram(struct session *s, size_t size, int *fds, size_t nfd
         return -1;
     }
     if (s->closing) {
-        session_fds_close(fds, nfds);
+        fd_drop(fds, nfds);
         return 0;
     }
     return session_request(s, s->packet + first, size - first, fds, nfds, err);
@@ -222,7 +222,7 @@ static int session_read(struct session *s) {
         return 0;
     }
     if (session_datagram(s, (size_t)n, fds, nfds, &err) != 0) {
-        session_fds_close(fds, nfds);
+        fd_drop(fds, nfds);
         session_close(s, err.text);
         return 0;
     }

@@ -355,7 +355,7 @@ int session_exec(struct session *s, const struct wire_exec *q, int *fds, size_t 
                  struct err *err) {
     struct session_jail *e = session_find(s, q->head.jail);
     if (e == NULL || e->failed || e->dying) {
-        session_fds_close(fds, nfds); /* it crossed our FAILED or CLOSED on the way */
+        fd_drop(fds, nfds); /* it crossed our FAILED or CLOSED on the way */
         return 0;
     }
     if (session_exec_fits(e, q, err) != 0 || session_check_fds(q, fds, nfds, err) != 0) {

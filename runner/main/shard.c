@@ -119,7 +119,7 @@ static void shard_accept(void *arg, uint32_t events) {
                 : s->stopping ? "stopping"
                               : "another server is connected");
         log_end(&l);
-        fd_close(&sock);
+        fd_hang_up(&sock);
         return;
     }
     s->session = session_new(sock, &s->session_cfg, &err);

@@ -204,6 +204,75 @@ def _(_):
         pair.check_clean(3)
 
 
+def lingering(address):
+    """-> a TCP socket whose close() waits for half a minute, since nobody reads."""
+    one = socket.create_connection(address)
+    one.setblocking(False)
+    try:
+        while True:
+            one.send(bytes(65536))
+    except BlockingIOError:
+        pass
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30))
+    return one
+
+
+def give_lingering(path, address, packets, copies, busy):
+    """Sends such a socket with the last packet, and ends: a process that exits waits for nothing."""
+    pid = os.fork()
+    if pid:
+        os.waitpid(pid, 0)
+        return
+    try:
+        one = lingering(address)
+        first = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if busy:
+            first.connect(path)
+        sock.connect(path)
+        for data in packets[:-1]:
+            sock.send(data)
+        socket.send_fds(sock, packets[-1:], [one.fileno()] * copies)
+    finally:
+        os._exit(0)
+
+
+@test("a descriptor that takes long to close does not hold the runner up", own=True, deadline=60)
+def _(_):
+    hello = struct.pack("<IIIIQ", VERSION, 1, 24, 0, 0)
+    wrong = struct.pack("<IIIIQ", VERSION, 3, 24, 0, 1)
+    with harness.Pair(slots=2, warm=1) as pair:
+        os.kill(pair.server_pid, 9)
+        pair.server.wait(5)
+        path = sockets(pair)[0]
+        # As what it is not; beside others, more than may come; unread behind what ends it all; to a
+        # connection that is refused because there is one.
+        for packets, copies, busy in (
+            ([hello], 1, False),
+            ([wrong], 60, False),
+            ([hello, b"x", hello], 1, False),
+            ([wrong], 1, True),
+        ):
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                give_lingering(path, listener.getsockname(), packets, copies, busy)
+                check.eventually(lambda: greeted(pair, hello), 5, "the runner answers")
+        pair.start_server()
+        pair.wait_ready()
+        check.ok(pair.client.run(argv=["true"]))
+
+
+def greeted(pair, hello):
+    """Does the runner answer?"""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.settimeout(1)
+        sock.connect(sockets(pair)[0])
+        try:
+            sock.send(hello)
+        except OSError:
+            return False
+        return len(packet(sock)) >= 24
+
+
 @test("a server that takes over the socket ends the jails of the one before", own=True, deadline=30)
 def _(_):
     with harness.Pair(slots=4, warm=1) as pair:

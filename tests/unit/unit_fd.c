@@ -2,11 +2,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "unit.h"
@@ -315,6 +317,66 @@ static void test_hostile_packets_leave_no_descriptor(void **state) {
     fd_close(&pair[1]);
 }
 
+/* A TCP socket that cannot end: nobody reads, and its maker wants close() to wait for that. */
+static int make_lingering(int *reader) {
+    struct sockaddr_in addr = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof addr;
+    const struct linger long_time = {.l_onoff = 1, .l_linger = 20};
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&addr, len), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&addr, &len), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&addr, len), 0);
+    *reader = accept(listener, NULL, NULL);
+    close(listener);
+    static const char data[65536];
+    while (send(fd, data, sizeof(data), MSG_DONTWAIT) > 0) {
+    }
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &long_time, sizeof(long_time)), 0);
+    return fd;
+}
+
+/* The same, in the queue of a socket that nobody has any more. */
+static int make_nested(int *reader) {
+    int pair[2];
+    int fd = make_lingering(reader);
+    make_pair(pair);
+    send_raw(pair[0], "x", 1, 0);
+    assert_int_equal(fd_send(pair[0], "y", 1, &fd, 1, NULL), 0);
+    close(fd);
+    close(pair[0]);
+    return pair[1];
+}
+
+static void test_nobody_waits_for_what_a_stranger_has_sent(void **state) {
+    (void)state;
+    int got[FD_PASS_MAX], reader, pair[2];
+    char data[1];
+    size_t n = 0;
+    for (int way = 0; way < 6; way++) {
+        size_t before = open_descriptors();
+        make_pair(pair);
+        int fd = way % 2 ? make_nested(&reader) : make_lingering(&reader);
+        /* In a packet that is well, in one that is too long, and behind an empty one, unread. */
+        if (way / 2 == 2)
+            send_raw(pair[0], "", 0, 0);
+        assert_int_equal(fd_send(pair[0], "xy", way / 2 == 1 ? 2 : 1, &fd, 1, NULL), 0);
+        close(fd);
+        struct timespec begun, over;
+        clock_gettime(CLOCK_MONOTONIC, &begun);
+        if (way / 2 < 2 && fd_recv(pair[1], data, 1, got, &n, NULL, NULL) > 0)
+            fd_drop(got, n);
+        fd_hang_up(&pair[1]);
+        assert_int_equal(pair[1], -1);
+        clock_gettime(CLOCK_MONOTONIC, &over);
+        assert_true(over.tv_sec - begun.tv_sec < 10);
+        close(reader);
+        close(pair[0]);
+        assert_int_equal(open_descriptors(), before);
+    }
+}
+
 static void test_credentials(void **state) {
     (void)state;
     struct err err = {0};
@@ -356,6 +418,7 @@ int main(void) {
         cmocka_unit_test(test_pass_descriptors),
         cmocka_unit_test(test_send_refuses),
         cmocka_unit_test(test_hostile_packets_leave_no_descriptor),
+        cmocka_unit_test(test_nobody_waits_for_what_a_stranger_has_sent),
         cmocka_unit_test(test_credentials),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
