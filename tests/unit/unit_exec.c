@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -57,7 +58,8 @@ struct world {
     uint64_t died_ns, start_ns, frozen_since_ns, frozen_ns;
     uint64_t cpu_ns, oom_kills, peak;
     uint32_t first; /* enum cause that came first; 0 = nothing yet */
-    unsigned ends, fails, kills;
+    bool typing;    /* a terminal was asked for */
+    unsigned ends, fails, kills, terminals;
     struct wire_end end;
 };
 
@@ -102,8 +104,9 @@ void jail_exec_done(struct jail *jail, struct exec *exec, const struct wire_end 
 void jail_exec_terminal(struct jail *jail, struct exec *exec, int master) {
     (void)jail;
     (void)exec;
-    (void)master;
-    fail_msg("nobody asked for a terminal");
+    assert_true(w.typing); /* else nobody asked for a terminal */
+    w.terminals++;
+    fd_close(&master);
 }
 
 void jail_exec_ready(struct jail *jail, struct exec *exec) {
@@ -535,7 +538,46 @@ static void test_every_order(void **state) {
     loop_free(w.host.loop);
 }
 
+static void gives(int fd) {
+    const struct initmsg_report r = {.type = INITMSG_TERMINAL};
+    assert_int_equal(fd_send(w.child, &r, sizeof(r), &fd, 1, NULL), 0);
+    fire(&w.x->wall_timer);
+    fd_close(&fd);
+}
+
+/* Who has taken process 1 over can say what it likes on a child's socket. */
+static void test_a_hostile_child_gives_no_other_descriptor_and_holds_nobody_up(void **state) {
+    (void)state;
+    struct err err = {0};
+    char byte;
+    w.host.loop = loop_new(&err);
+    assert_non_null(w.host.loop);
+    begin(false);
+    w.typing = w.x->terminal = true;
+    gives(eventfd(0, EFD_CLOEXEC));
+    gives(open("/dev/null", O_RDWR | O_CLOEXEC));
+    gives(open("/proc/self/status", O_RDONLY | O_CLOEXEC));
+    assert_int_equal(w.terminals, 0);
+    gives(open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC));
+    assert_int_equal(w.terminals, 1);
+    gives(open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC));
+    assert_int_equal(w.terminals, 1);
+    const struct initmsg_report r = {.type = INITMSG_HELLO};
+    while (fd_send(w.child, &r, sizeof(r), NULL, 0, NULL) == 0) {
+    }
+    fire(&w.x->wall_timer);
+    assert_true(recv(w.x->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0);
+    exec_close(w.x);
+    exec_free(w.x);
+    fd_close(&w.child);
+    loop_free(w.host.loop);
+    memset(&w, 0, sizeof(w));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_order)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_order),
+        cmocka_unit_test(test_a_hostile_child_gives_no_other_descriptor_and_holds_nobody_up),
+    };
     return cmocka_run_group_tests_name("exec", tests, NULL, NULL);
 }
