@@ -11,6 +11,9 @@
 #include "session_jail.h"
 
 #define SESSION_TOLD_NS (2 * CLOCK_NS_PER_S)
+/* Numbers of descriptors that requests leave free: for jails, and for all that one packet can bring
+ * (253). What finds no number the kernel closes itself, and would wait for it here: fd_drop(). */
+#define SESSION_FDS_FREE 320u
 
 void session_fds_close(int *fds, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -257,8 +260,8 @@ static int session_step_limits(const struct session_jail *e, const struct wire_e
 
 /* Output goes to pipes only: nothing else can be handed to a command as its stdout. What is kept of
  * stdin no command gets, and nobody here reads. */
-static int session_check_fds(const struct wire_exec *q, const int *fds, size_t nfds,
-                             struct err *err) {
+static int session_check_fds(const struct session_config *cfg, const struct wire_exec *q,
+                             const int *fds, size_t nfds, struct err *err) {
     const uint32_t pipes = WIRE_FD_STDOUT | WIRE_FD_STDERR | WIRE_FD_KEEP_STDIN |
                            WIRE_FD_KEEP_STDOUT | WIRE_FD_KEEP_STDERR;
     size_t i = 0;
@@ -269,6 +272,9 @@ static int session_check_fds(const struct wire_exec *q, const int *fds, size_t n
         }
         if (fstat(fds[i++], &st) != 0) {
             return err_sys(err, "looking at a descriptor");
+        }
+        if ((uint64_t)fds[i - 1] + SESSION_FDS_FREE > cfg->host_max->v[LIMIT_OPEN_FILES]) {
+            return err_set(err, ERR_LIMIT, 0, "more descriptors than there is room for");
         }
         if (fcntl(fds[i - 1], F_GETFL) & O_PATH) {
             return err_set(err, ERR_PROTOCOL, 0, "a descriptor that cannot be used");
@@ -358,7 +364,7 @@ int session_exec(struct session *s, const struct wire_exec *q, int *fds, size_t 
         fd_drop(fds, nfds); /* it crossed our FAILED or CLOSED on the way */
         return 0;
     }
-    if (session_exec_fits(e, q, err) != 0 || session_check_fds(q, fds, nfds, err) != 0) {
+    if (session_exec_fits(e, q, err) != 0 || session_check_fds(s->cfg, q, fds, nfds, err) != 0) {
         return -1;
     }
     struct session_exec *x = session_exec_new(e, q);

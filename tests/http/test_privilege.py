@@ -261,6 +261,50 @@ def _(_):
         check.ok(pair.client.run(argv=["true"]))
 
 
+@test("a server that holds all descriptors that there are does not hold the runner up", own=True, deadline=60)
+def _(_):
+    hello = struct.pack("<IIIIQ", VERSION, 1, 24, 0, 0)
+    with harness.Pair(slots=2, warm=1, runner_prefix=["prlimit", "--nofile=700:700"]) as pair:
+        os.kill(pair.server_pid, 9)
+        pair.server.wait(5)
+        path = sockets(pair)[0]
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.settimeout(5)
+            sock.connect(path)
+            sock.send(hello)
+            preset = b""
+            while (said := packet(sock)) and said[4:8] != struct.pack("<I", 67):
+                if said[4:8] == struct.pack("<I", 65):
+                    preset = said[24 + 64 + 32 + 88 :][:88]
+            preset = preset[:56] + struct.pack("<Q", 256) + preset[64:]  # open_files
+            name = [text.encode().ljust(64, b"\0") for text in ("default", "host", "box", "")]
+            size = 24 + 128 + 88 + 16 + 128 + 32
+            sock.send(struct.pack("<IIIIQ", VERSION, 2, size, 0, 1) + name[0] + name[1] + preset
+                      + struct.pack("<IIII", 0, 1, 0, 0) + name[2] + name[3] + bytes(32))
+            while (said := packet(sock)) and said[4:8] != struct.pack("<I", 72):
+                pass  # until it is OPENED: what it holds stays when the connection ends
+            spec = struct.pack("<IIII", 0x31534650, 2, 0, 0) + b"/\0sleep\x00100\0"
+            reader, writer = os.pipe()
+            memory = os.memfd_create("input")
+            keep = 2 | 32 | 64 | 128 | 256
+            try:
+                for number in range(1, 129):
+                    head = struct.pack("<IIIIQ", VERSION, 3, 152 + len(spec), number, 1)
+                    rest = struct.pack("<QIIHHI", 0, 0, len(spec), 0, 0, 0)
+                    socket.send_fds(sock, [head + struct.pack("<IIII", 0, keep, 0, 0) + preset + rest
+                                           + spec], [writer, writer, reader, reader, memory])
+                while packet(sock):
+                    pass
+            except OSError:
+                pass  # it has ended the connection
+            for fd in reader, writer, memory:
+                os.close(fd)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            give_lingering(path, listener.getsockname(), [hello], 250, False)
+            check.eventually(lambda: greeted(pair, hello), 5, "the runner answers")
+        check.true("more descriptors than there is room for" in pair.logs(), "why it ended the connection")
+
+
 def greeted(pair, hello):
     """Does the runner answer?"""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
