@@ -19,8 +19,10 @@ int traces_begin(struct server *s, struct http_req *req, const struct trace *ins
 /* An execution is about to be forgotten, a sandbox is gone: they stay in their traces, as rows, as
  * long as runs stay. When many go at once (a sandbox with hundreds of executions) the first are
  * written with the row of the sandbox and durable with it, the others by and by in the rounds after
- * that: milliseconds, in which they are seen all the same. A server that stops writes them; one
- * that is killed within them loses those, of an end that somebody asked for or that was due. */
+ * that: milliseconds, in which they are seen all the same. Whoever deletes the sandbox is answered
+ * when all are durable (traces_late_after()); a server that stops writes them; one that is killed
+ * within those milliseconds loses some of a sandbox whose time was over, of which nobody was told.
+ */
 struct exec;
 struct sandbox;
 void traces_keep_exec(struct server *s, const struct exec *x);

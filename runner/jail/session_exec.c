@@ -12,8 +12,10 @@
 
 #define SESSION_TOLD_NS (2 * CLOCK_NS_PER_S)
 /* Numbers of descriptors that requests leave free: for jails, and for all that one packet can bring
- * (253). What finds no number the kernel closes itself, and would wait for it here: fd_drop(). */
+ * (253). What finds no number the kernel closes itself, and would wait for it here: fd_drop().
+ * Where there are so few that nothing could be done with the rest, a part of them. */
 #define SESSION_FDS_FREE 320u
+#define SESSION_FDS_PART 8u
 
 void session_fds_close(int *fds, size_t n) {
     for (size_t i = 0; i < n; i++) {
@@ -264,6 +266,8 @@ static int session_check_fds(const struct session_config *cfg, const struct wire
                              const int *fds, size_t nfds, struct err *err) {
     const uint32_t pipes = WIRE_FD_STDOUT | WIRE_FD_STDERR | WIRE_FD_KEEP_STDIN |
                            WIRE_FD_KEEP_STDOUT | WIRE_FD_KEEP_STDERR;
+    uint64_t most = cfg->host_max->v[LIMIT_OPEN_FILES];
+    most -= most >= 2 * SESSION_FDS_FREE ? SESSION_FDS_FREE : most / SESSION_FDS_PART;
     size_t i = 0;
     for (uint32_t bit = 1; bit <= WIRE_FD_KEEP_INPUT && i < nfds; bit <<= 1) {
         struct stat st;
@@ -273,7 +277,7 @@ static int session_check_fds(const struct session_config *cfg, const struct wire
         if (fstat(fds[i++], &st) != 0) {
             return err_sys(err, "looking at a descriptor");
         }
-        if ((uint64_t)fds[i - 1] + SESSION_FDS_FREE > cfg->host_max->v[LIMIT_OPEN_FILES]) {
+        if ((uint64_t)fds[i - 1] > most) {
             return err_set(err, ERR_LIMIT, 0, "more descriptors than there is room for");
         }
         if (fcntl(fds[i - 1], F_GETFL) & O_PATH) {

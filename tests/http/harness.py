@@ -424,14 +424,14 @@ class Pair:
             self.client.run(argv=["/bin/true"], **request)
         # Several large ones at once: all workers that decode and encode.
         parallel(8, lambda _: self.client.run(argv=["cat"], stdin="x" * 900000))
+        # The files of a sandbox leave after the answer, on a busy machine some time after it.
+        at = os.path.join(self.state, "server", "sandboxes")
+        before = set(os.listdir(at))
         box.warm_up(self.client)
+        eventually(lambda: set(os.listdir(at)) <= before, 10, "the files of sandboxes do not go")
         self.rest()
 
     def rest(self):
-        # The files of a sandbox leave after the answer, on a busy machine some time after it.
-        at = os.path.join(self.state, "server", "sandboxes")
-        living = {one["id"] for one in self.client.get("/v1/sandboxes?limit=1000").json()["sandboxes"]}
-        eventually(lambda: {one for one in os.listdir(at) if one.startswith("sb_")} <= living, 10, "their files")
         self.client.close()
         self.bases = self.guard.dirs or clean.cgroup_bases(self.runner_pid)
         self.base = clean.settle(self.snapshot)
