@@ -231,8 +231,8 @@ class Worker:
         os.waitpid(self.pid, 0)
 
 
-# A turn of the scheduler more, on two processors that are full.
-TURN = 0.1
+# A few turns of the scheduler more, on two processors that are full of what fills memory.
+TURN = 0.2
 # N works, and does not see how often he can: else he waits for jails that are made for him alone.
 PAUSE = 0.02
 
