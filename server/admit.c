@@ -141,7 +141,7 @@ static int admit_bound_output(struct admit *a, size_t count, struct api_error *e
         open += !wish;
     }
     uint64_t least = open * ADMIT_STREAMS * ADMIT_OUTPUT_LEAST;
-    if (asked > ADMIT_OUTPUT_MAX - least)
+    if (open == 0 || asked > ADMIT_OUTPUT_MAX - least)
         return api_error_set(error, 400, "too_large", "/limits/output_bytes",
                              "The steps of this run ask for %" PRIu64
                              " bytes of kept output together, two streams of each; a run may keep "

@@ -304,16 +304,19 @@ void api_sandboxes_create(struct server *s, struct http_req *req, const struct r
     struct sandbox_request r;
     const char *body = req->body != NULL ? req->body : "{}";
     size_t len = req->body != NULL ? req->body_len : 2;
-    if (api_sandboxes_check_room(s, req, &error) < 0) {
-        http_reply_error(req, &error);
-    } else if (len > SERVER_INLINE_MAX) {
+    int rc = api_sandboxes_check_room(s, req, &error);
+    if (rc == 0 && len > SERVER_INLINE_MAX) {
         api_sandboxes_decode_later(s, req);
-    } else if (sandbox_request_decode(body, len, &r, &error) < 0) {
-        http_reply_error(req, &error);
-    } else {
-        api_sandboxes_decoded(s, req, &r);
-        sandbox_request_done(&r);
+        return;
     }
+    if (rc == 0)
+        rc = sandbox_request_decode(body, len, &r, &error);
+    if (rc < 0) {
+        http_reply_error(req, &error);
+        return;
+    }
+    api_sandboxes_decoded(s, req, &r);
+    sandbox_request_done(&r);
 }
 
 /* Looking. */

@@ -157,7 +157,8 @@ int receipt_run_make(struct run *run, const struct receipt_key *key, struct err 
     if (rc == 0) {
         /* It is kept as long as the run is: without the room that was only for writing it. */
         char *fit = realloc(out.data, out.len + 1);
-        out.data = fit != NULL ? fit : out.data;
+        if (fit != NULL)
+            out.data = fit;
         run->receipt = buf_take(&out);
     }
     buf_done(&out);

@@ -104,7 +104,7 @@ static void session_told(struct session_jail *e, struct session_exec *x) {
 
 /* After the sending: to close what the oldest held open takes longer than that. */
 static void session_told_trim(struct session_jail *e) {
-    while (e->told_count > WIRE_TOLD_MAX) {
+    while (e->told != NULL && e->told_count > WIRE_TOLD_MAX) {
         session_told_drop(e);
     }
 }
