@@ -198,7 +198,9 @@ static int bash_command_item(struct bash_state *st, struct bash_node *n, struct 
     (void)n;
     if (bash_lex_at(st, 0) != ';')
         return 0;
-    /* ";;", ";&", ";;&" */
+    /* ";;", ";&", ";;&"; what is left of "; ;" is none of them */
+    if (bash_lex_at(st, 1) != ';' && bash_lex_at(st, 1) != '&')
+        return bash_lex_fail(st, "a part of case ends with a single ;");
     st->pos += bash_lex_at(st, 1) == ';' && bash_lex_at(st, 2) == '&' ? 3 : 2;
     return 1;
 }

@@ -270,6 +270,8 @@ static void test_refused(void **state) {
         "a | ! b",
         "for i ; in a; do b; done",
         "case a b) c;; esac",
+        "case a in b) c; ;",
+        "case a in b) c; ;d;; esac",
         "f() a",
         "a (b)",
         "a b (c)",
