@@ -157,11 +157,11 @@ void cgroup_jail_return(struct cgroup_jail *jail);
 /* Sets memory (without swap), pids and cpu share of the whole jail; may be called again. */
 int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *jail,
                       const struct limits *limits, struct err *err);
-/* Forgets what earlier steps counted in the jail's own files. */
 /* Its part of processors that are wanted by more jails than there are; `shares` as in struct
  * wire_weigh. Without a group for processors there is nothing to do. */
 int cgroup_jail_weigh(const struct cgroup_host *host, const struct cgroup_jail *jail,
                       uint32_t shares, struct err *err);
+/* Forgets what earlier steps counted in the jail's own files. */
 int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
 /* What is counted of pids and CPU share: by the step's own group if it has one, else by the jail's.
  */

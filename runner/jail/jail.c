@@ -41,8 +41,9 @@ void jail_kill(struct jail *j) {
     }
     if (j->pidfd >= 0) {
         /* With process 1 the kernel kills its whole pid namespace, and waits for it. Its number is
-         * ours until we have waited for it, so the plain call is as safe. */
-        if (syscall(SYS_pidfd_send_signal, j->pidfd, SIGKILL, NULL, 0) != 0) {
+         * ours until we have waited for it, so where there is no call for descriptors the plain one
+         * is as safe; once it has been waited for (ESRCH), the number may be anybody's. */
+        if (syscall(SYS_pidfd_send_signal, j->pidfd, SIGKILL, NULL, 0) != 0 && errno != ESRCH) {
             (void)kill(j->pid, SIGKILL);
         }
     }

@@ -40,17 +40,27 @@ static void uncounted_over(int number) {
     (void)number;
 }
 
+/* Where the memory of sockets is counted (cgroup v2), who is at his limit is not refused: each page
+ * more is looked for in vain first, so that a megabyte takes a second. Only there the end of an
+ * attempt's time is a result (ETIMEDOUT: it has not got too much in all of it); elsewhere there has
+ * to be a refusal before. */
+static void uncounted_may_be_slow(void) {
+    const struct sigaction over = {.sa_handler = uncounted_over}; /* a read() is interrupted */
+    char text[4096] = "";
+    int fd = open("/proc/self/cgroup", O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && read(fd, text, sizeof text - 1) > 0 && strstr(text, "memory") == NULL) {
+        sigaction(SIGALRM, &over, NULL);
+    }
+    close(fd);
+}
+
 /* Lets one() take until it says -1, in many processes, since each may have only so many
- * descriptors; one after the other, until there is too much. All hold what they have meanwhile.
- * Where the memory of sockets is counted (cgroup v2), who is at his limit is not refused: each page
- * more is looked for in vain first, so that a megabyte takes a second. ETIMEDOUT: it has not got
- * too much in all of its time. */
+ * descriptors; one after the other, until there is too much. All hold what they have meanwhile. */
 static long uncounted(long (*one)(void)) {
     struct uncounted *all = mmap(NULL, sizeof *all, 3, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    const struct sigaction over = {.sa_handler = uncounted_over}; /* a read() is interrupted */
     int done[2];
     char byte;
-    sigaction(SIGALRM, &over, NULL);
+    uncounted_may_be_slow();
     NEED(all != MAP_FAILED && pipe(done) == 0);
     for (int i = 0; i < UNCOUNTED_PROCESSES && all->bytes <= UNCOUNTED_MOST; i++) {
         pid_t pid = fork();

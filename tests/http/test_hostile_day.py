@@ -6,7 +6,8 @@ How long N waits is measured in turns: a while alone, a while beside a tenant wh
 as many jails and the same limits as M, a while beside M; again and again, so that whatever else the
 machine does meanwhile is in all of them. Who only computes costs N little, since processors are shared
 by user; M, who also fills memory over and over and takes the jails that are kept ready, may not cost
-him more than twice that."""
+him more than twice that and a few turns of the scheduler (TURN): the case wants twice the quiet
+value, which the figures that are printed say, and which floods of his still pass."""
 
 import io
 import json
