@@ -28,7 +28,8 @@
 #define EXEC_PREPARE_NS (60 * CLOCK_NS_PER_S) /* to unpack files, at most */
 #define EXEC_SIGNAL_NS (1 * CLOCK_NS_PER_MS)  /* between looks for the start of a command */
 #define EXEC_FILTERED_MAX 64
-#define EXEC_SAYS_MAX 4 /* TERMINAL, STARTED, REFUSED, and the end */
+#define EXEC_SAYS_MAX 4                       /* TERMINAL, STARTED, REFUSED, and one to spare */
+#define EXEC_CPU_WAIT_NS (1 * CLOCK_NS_PER_S) /* to be made and confined, at most */
 #define EXEC_CPU_IDLE_NS (8 * CLOCK_NS_PER_MS)
 #define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS /* grain of the CPU limit */
 
@@ -48,15 +49,27 @@ static bool exec_is_master(int fd) {
     return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && ioctl(fd, TIOCGPTN, &number) == 0;
 }
 
+/* From here on its limits count, and who has taken process 1 over says what he likes: it began
+ * between the word to begin and now, and has not worked longer than that. */
+static void exec_began(struct exec *x, const struct initmsg_report *r) {
+    uint64_t now = clock_mono_ns();
+    uint64_t last = x->sent_ns + EXEC_PREPARE_NS;
+    last = now < last ? now : last;
+    uint64_t at = r->mono_ns < last ? r->mono_ns : last;
+    at = at > x->sent_ns ? at : x->sent_ns;
+    uint64_t most = at - x->sent_ns + EXEC_CPU_WAIT_NS;
+    x->facts.started = true;
+    x->facts.start_ns = x->began_ns = at;
+    x->cpu_before_ns = r->cpu_ns < most ? r->cpu_ns : most;
+}
+
 static void exec_heard(struct exec *x, struct initmsg_report *r, int *fds, size_t nfds) {
     struct end_facts *f = &x->facts;
     if (r->type == INITMSG_TERMINAL && x->terminal && nfds == 1 && exec_is_master(fds[0])) {
         x->terminal = false;
         jail_exec_terminal(x->jail, x, fd_steal(&fds[0]));
     } else if (r->type == INITMSG_STARTED && !f->started) {
-        f->started = true;
-        f->start_ns = x->began_ns = r->mono_ns;
-        x->cpu_before_ns = r->cpu_ns;
+        exec_began(x, r);
     } else if (r->type == INITMSG_REFUSED && !f->refused) {
         exec_refused(f, r);
     }
@@ -67,9 +80,12 @@ static void exec_hear(struct exec *x) {
     struct initmsg_report r;
     int fds[FD_PASS_MAX];
     size_t nfds = 0;
-    /* A child says no more than this; who goes on talking is not listened to for ever. */
-    for (int i = 0; i < EXEC_SAYS_MAX && x->sock >= 0; i++) {
-        ssize_t n = fd_recv(x->sock, &r, sizeof r, fds, &nfds, NULL, NULL);
+    struct err err;
+    /* A child says no more than this; who goes on talking is not heard, for what comes with it has
+     * to be got rid of. */
+    while (x->said < EXEC_SAYS_MAX && x->sock >= 0) {
+        ssize_t n = fd_recv(x->sock, &r, sizeof r, fds, &nfds, NULL, &err);
+        x->said += n >= 0 || err.code != EAGAIN;
         if (n == (ssize_t)sizeof r) {
             exec_heard(x, &r, fds, nfds);
         }
@@ -84,7 +100,7 @@ static void exec_hear(struct exec *x) {
 static void exec_talk(void *arg, uint32_t events) {
     struct exec *x = arg;
     exec_hear(x);
-    if (!x->terminal || (events & EPOLLHUP)) {
+    if (!x->terminal || (events & EPOLLHUP) || x->said >= EXEC_SAYS_MAX) {
         loop_del(x->jail->host->loop, &x->src);
     }
 }
@@ -444,7 +460,7 @@ int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
     if (x->ordinal > 0 && !x->cgroup.own && cgroup_jail_mark(host, &jail->cgroup, err) != 0) {
         return -1;
     }
-    if (x->ordinal > 0) {
+    if (x->ordinal > 0 && exec_is_ours(x)) {
         exec_reset_scheduling(x->outside_pid);
     }
     if (x->ordinal > 0 && jail_shares_user(jail)) {
@@ -524,6 +540,8 @@ void exec_exited(struct exec *x, int status, uint64_t mono_ns) {
     }
     x->state = EXEC_DRAINING;
     exec_hear(x);
+    uint64_t now = clock_mono_ns();
+    mono_ns = mono_ns < now ? mono_ns : now; /* whatever process 1 says */
     if (x->frozen && x->facts.started && mono_ns > x->frozen_ns) {
         x->facts.start_ns += mono_ns - x->frozen_ns; /* killed where it stood */
     }
@@ -533,7 +551,7 @@ void exec_exited(struct exec *x, int status, uint64_t mono_ns) {
     loop_timer_stop(loop, &x->wall_timer);
     loop_timer_stop(loop, &x->cpu_timer);
     loop_timer_stop(loop, &x->watch_timer);
-    x->drain_deadline_ns = clock_mono_ns() + EXEC_DRAIN_NS;
+    x->drain_deadline_ns = now + EXEC_DRAIN_NS;
     x->looks = 0;
     if (x->measured) {
         exec_finish(x); /* its group was empty, and nobody enters it again */

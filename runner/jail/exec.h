@@ -63,6 +63,7 @@ struct exec {
     uint64_t received_ns, sent_ns, began_ns; /* began: at exec */
     uint64_t drain_deadline_ns;
     bool expected;  /* the report of its death is due */
+    unsigned said;  /* messages of its child since it was told to begin */
     unsigned looks; /* since then, or since it was killed and the rest must go */
     unsigned stuck; /* of these, the last ones in which nothing stood in the way of the report */
     uint64_t cpu_seen_ns, cpu_wait_ns; /* at the last look at the CPU usage */
@@ -88,6 +89,10 @@ struct exec {
 struct exec *exec_new(struct jail *jail, unsigned ordinal, struct err *err);
 int exec_connect(struct exec *exec, struct err *err);
 int exec_make_cgroup(struct exec *exec, struct err *err);
+
+/* Is its process, by the number, one of the jail still? A child that is dead may be reaped without
+ * a word, and its number be anybody's. */
+bool exec_is_ours(const struct exec *exec);
 
 /* Lets a READY child go on that others of its user may have stopped. From here and not by process
  * 1: the signal must be there before the command is, which would count it as one of its own. */

@@ -17,12 +17,10 @@
 
 #define EXEC_OOM_ADJ "500" /* above every process of the host, as in setup.c */
 
-/* Is the process that says HELLO one of this jail's? Its number comes from the kernel, so this can
- * only fail if it died and the number was given away in between. */
-static bool exec_is_ours(const struct exec *x, pid_t pid) {
+bool exec_is_ours(const struct exec *x) {
     char path[64];
     struct stat st;
-    (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)pid);
+    (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)x->outside_pid);
     return stat(path, &st) == 0 && st.st_ino == x->jail->pid_ns;
 }
 
@@ -46,6 +44,12 @@ static void exec_hello(struct exec *x, const struct initmsg_report *r, const str
     }
     x->inside_pid = r->pid;
     x->outside_pid = cred->pid;
+    /* Its number comes from the kernel, so this can only fail if it has died since. First of all:
+     * whoever has that number by then must not come into a group that is about to be killed. */
+    if (!exec_is_ours(x)) {
+        jail_fail(x->jail, "hello", ESRCH, "a child vanished while it was set up");
+        return;
+    }
     if (cgroup_step_attach(x->jail->host->cgroups, &x->jail->cgroup, &x->cgroup, cred->pid, &err) !=
         0) {
         if (err.code == ESRCH) {
@@ -53,10 +57,6 @@ static void exec_hello(struct exec *x, const struct initmsg_report *r, const str
             return;
         }
         jail_fail(x->jail, "cgroup attach", err.code, err.text);
-        return;
-    }
-    if (!exec_is_ours(x, cred->pid)) {
-        jail_fail(x->jail, "hello", ESRCH, "a child vanished while it was set up");
         return;
     }
     if (exec_offer(x, cred->pid, &err) != 0) {

@@ -172,7 +172,7 @@ static void jail_setup_ok(struct jail *j, int *fds, size_t nfds) {
 
 static void jail_report(struct jail *j, struct initmsg_report *r, int *fds, size_t nfds) {
     r->stage[sizeof r->stage - 1] = '\0';
-    switch (r->type) {
+    switch (nfds == 0 || r->type == INITMSG_SETUP_OK ? r->type : 0) {
     case INITMSG_SETUP_OK:
         jail_setup_ok(j, fds, nfds);
         return;

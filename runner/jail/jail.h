@@ -157,6 +157,7 @@ struct jail {
     unsigned running;             /* started and not over */
     unsigned forked;              /* so far */
     unsigned lost;                /* children in a row that died before they were used */
+    uint64_t lost_ns;             /* the last of them */
     bool sandbox;                 /* several at once: each has its own pids and CPU share */
     bool reported;                /* failed() was called */
     uint64_t lost_cpu_ns;         /* of executions that ended with it */

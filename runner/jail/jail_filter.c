@@ -73,17 +73,23 @@ static void jail_answer_filtered(struct jail *j, const struct seccomp_notif *not
      * process that ignores, blocks or catches SIGSYS gets it. */
     (void)syscall(SYS_pidfd_send_signal, pidfd, SIGSYS, NULL, 0);
     (void)ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_SEND, &answer);
+    j->sockets.answers++; /* of processes that are no execution's nothing else bounds them */
+    j->host->sockets.answers++;
 }
 
 void jail_filtered(void *arg, uint32_t events) {
     struct jail *j = arg;
     struct seccomp_notif note;
+    int rc = 0;
     memset(&note, 0, sizeof note); /* the kernel insists */
     if (!(events & EPOLLIN)) {
         loop_del(j->host->loop, &j->filter_src); /* its last process is gone */
         loop_timer_stop(j->host->loop, &j->sockets_timer);
-    } else if (jail_sockets_wait(j) || ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_RECV, &note) != 0) {
-        return; /* later; or whoever asked was interrupted */
+    } else if (jail_sockets_wait(j) ||
+               (rc = ioctl(j->filter_fd, SECCOMP_IOCTL_NOTIF_RECV, &note)) != 0) {
+        if (rc != 0 && errno != ENOENT) { /* whoever asked was interrupted */
+            jail_fail(j, "filter", errno, "the filter's listener does not answer");
+        }
     } else if (jail_sockets_asked(&note)) {
         jail_sockets_answer(j, &note);
     } else {

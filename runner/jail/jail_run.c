@@ -1,5 +1,6 @@
 /* What runs in a jail: the child that waits, those that were started, and their ends. */
 #include <errno.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +48,23 @@ int jail_look(const struct jail *j, struct jail_sight *out, struct err *err) {
     return 0;
 }
 
+/* Is it the file system that process 1 was told to make? It says so itself, and only one of exactly
+ * that size and that many inodes is taken for it: not the host's own, which it may know, too. */
+static bool jail_made_it(const struct jail *j) {
+    struct statfs fs;
+    const uint64_t *v = j->limits.v;
+    return fstatfs(j->writable_fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC &&
+           fs.f_blocks == (v[LIMIT_DISK_BYTES] + (uint64_t)fs.f_bsize - 1) / (uint64_t)fs.f_bsize &&
+           fs.f_files == v[LIMIT_INODES];
+}
+
 /* Size and inode count of a mounted tmpfs can be changed by whoever rules its user namespace. */
 static int jail_resize(struct jail *j, const struct limits *limits, struct err *err) {
     char size[32];
     char inodes[32];
+    if (!jail_made_it(j)) {
+        return err_set(err, ERR_PROTOCOL, 0, "the writable file system is not the one of set-up");
+    }
     (void)snprintf(size, sizeof size, "%llu", (unsigned long long)limits->v[LIMIT_DISK_BYTES]);
     (void)snprintf(inodes, sizeof inodes, "%llu", (unsigned long long)limits->v[LIMIT_INODES]);
     fd_cleanup int fs = fspick(j->writable_fd, "", FSPICK_CLOEXEC | FSPICK_EMPTY_PATH);

@@ -175,6 +175,9 @@ static void jail_stock_due(void *arg) {
         struct exec *extra = j->spare->next;
         j->spare->next = NULL;
         jail_dismiss(j, extra);
+    } else if (j->lost > JAIL_LOST_MAX && now < j->lost_ns + JAIL_REST_NS) {
+        jail_stock(j, JAIL_REST_NS); /* it would die like those before it */
+        return;
     } else if (!rests && making == 0 && ready < JAIL_SPARES_USED) {
         struct exec *x = jail_prepare(j, &err);
         if (x != NULL) {
@@ -206,7 +209,11 @@ static void jail_lose_spare(struct jail *j, struct exec *x) {
     *at = x->next;
     j->lost++;
     jail_dismiss(j, x);
-    x->dismissed = false; /* it is gone already */
+    x->dismissed = false; /* it is gone already … */
+    if (cgroup_step_populated(&x->cgroup, NULL) > 0) {
+        (void)cgroup_step_kill(j->host->cgroups, &x->cgroup, NULL); /* … or is it? */
+    }
+    j->lost_ns = clock_mono_ns();
     jail_sweep(j);
     j->events->ready(j->arg, j);
 }

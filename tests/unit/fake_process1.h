@@ -43,7 +43,10 @@ struct fake_kernel {
     uint64_t now_ns;
     struct fake_jail jail; /* one at a time */
     unsigned made, gone;   /* groups of steps */
-    uint64_t oom_kills;
+    unsigned attached;     /* processes that were put into one */
+    uint64_t oom_kills, cpu_ns;
+    int root;     /* what process 1 gives as the root of what can be written; 0 = any directory */
+    int listener; /* … and as the listener of its filter; 0 = one that is silent */
 };
 
 static struct fake_kernel fake;
@@ -120,8 +123,8 @@ static void fake_told(const struct initmsg_word *word, int *fds, size_t nfds) {
     int give[2];
     switch (word->type) {
     case INITMSG_SETUP:
-        give[0] = open("/dev/shm", O_PATH | O_CLOEXEC);
-        give[1] = eventfd(0, EFD_CLOEXEC);
+        give[0] = fake.root > 0 ? dup(fake.root) : open("/dev/shm", O_PATH | O_CLOEXEC);
+        give[1] = fake.listener > 0 ? dup(fake.listener) : eventfd(0, EFD_CLOEXEC);
         fake_says(j->control, INITMSG_SETUP_OK, 0, 0, give, 2);
         fd_close(&give[0]);
         fd_close(&give[1]);
@@ -317,6 +320,7 @@ int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, 
 int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail *jail,
                        const struct cgroup_step *step, pid_t pid, struct err *err) {
     (void)host, (void)jail, (void)step, (void)pid, (void)err;
+    fake.attached++;
     return 0;
 }
 
@@ -327,7 +331,7 @@ static struct fake_child *fake_in(const struct cgroup_step *step) {
 
 int cgroup_step_cpu(const struct cgroup_step *step, uint64_t *cpu_ns, struct err *err) {
     (void)step, (void)err;
-    *cpu_ns = 0;
+    *cpu_ns = fake.cpu_ns;
     return 0;
 }
 

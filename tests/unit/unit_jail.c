@@ -1,0 +1,346 @@
+/* Process 1 of a jail that was taken over. It says what it likes, when it likes, with what it
+ * likes: the limits hold, nothing but the jail itself suffers, and the loop goes on. jail.c, exec.c
+ * and what is between them are the real ones; the kernel is played. */
+#include "jail.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "fake_process1.h"
+#include "layers.h"
+
+#define MS CLOCK_NS_PER_MS
+#define WALL_MS 50u
+#define CPU_MS 20u
+#define DISK ((uint64_t)8 << 20)
+#define INODES 512u
+
+static struct world {
+    struct jail_host host;
+    struct cgroup_host cgroups;
+    struct jail *jail;
+    unsigned ready, failed, ended, gone, scheduled;
+    struct wire_end end;
+} w;
+
+int layers_use(const struct layers_volume *v, uint64_t *bytes, uint64_t *inodes, bool *full) {
+    (void)v, (void)bytes, (void)inodes, (void)full;
+    return -1;
+}
+
+int sched_setscheduler(pid_t pid, int policy, const struct sched_param *param) {
+    (void)pid, (void)policy, (void)param;
+    w.scheduled++;
+    return 0;
+}
+
+static void is_ready(void *arg, struct jail *j) {
+    (void)arg, (void)j;
+    w.ready++;
+}
+
+static void has_failed(void *arg, struct jail *j, const char *stage, int code, const char *text) {
+    (void)arg, (void)j, (void)code;
+    print_message("# failed: %s: %s\n", stage, text);
+    w.failed++;
+}
+
+static void has_ended(void *arg, struct jail *j, void *owner, const struct wire_end *end) {
+    (void)arg, (void)j, (void)owner;
+    w.ended++;
+    w.end = *end;
+}
+
+static void is_gone(void *arg, struct jail *j) {
+    (void)arg;
+    assert_ptr_equal(j, w.jail);
+    w.gone++;
+}
+
+static const struct jail_events events = {
+    .ready = is_ready, .failed = has_failed, .ended = has_ended, .gone = is_gone};
+
+static struct limits limits(void) {
+    struct limits l = {0};
+    l.v[LIMIT_WALL_MS] = WALL_MS;
+    l.v[LIMIT_CPU_MS] = CPU_MS;
+    l.v[LIMIT_MEM_BYTES] = (uint64_t)64 << 20;
+    l.v[LIMIT_PIDS] = 16;
+    l.v[LIMIT_CPUS_MILLI] = 1000;
+    l.v[LIMIT_DISK_BYTES] = DISK;
+    l.v[LIMIT_INODES] = INODES;
+    return l;
+}
+
+/* All that follows from what has happened, without time going by. */
+static void follows(void) {
+    struct err err = {0};
+    for (int quiet = 0; quiet < 3; quiet++) {
+        if (fake_works())
+            quiet = 0;
+        unit_works(loop_once(w.host.loop, 0, &err), err);
+    }
+}
+
+static void passes(uint64_t ns) {
+    for (uint64_t until = fake.now_ns + ns; fake.now_ns < until; fake.now_ns += MS / 2)
+        follows();
+}
+
+static void begin(void) {
+    static struct sock_filter insn;
+    static const struct seccomp_program bpf = {.insns = &insn, .len = 1};
+    struct err err = {0};
+    const struct jail_plan plan = {
+        .template_ns = -1, .bpf = &bpf, .limits = limits(), .ceiling = limits()};
+    memset(&w, 0, sizeof(w));
+    w.host = (struct jail_host){.loop = loop_new(&err),
+                                .cgroups = &w.cgroups,
+                                .cpus = 1,
+                                .maker = &jail_native,
+                                .dying.most = CGROUP_DYING_MOST};
+    assert_non_null(w.host.loop);
+    fake.now_ns = 1000 * CLOCK_NS_PER_S;
+    w.jail = jail_new(&w.host, &plan, &events, NULL, &err);
+    assert_non_null(w.jail);
+}
+
+static void begin_ready(void) {
+    memset(&fake, 0, sizeof(fake));
+    begin();
+    follows();
+    assert_int_equal(w.ready, 1);
+}
+
+/* A command runs: as far as the runner knows. */
+static struct fake_child *runs(uint32_t flags) {
+    struct err err = {0};
+    const struct exec_request q = {
+        .number = 7, .kind = WIRE_EXEC_COMMAND, .flags = flags, .limits = limits()};
+    unit_works(jail_exec(w.jail, &q, &w, &err), err);
+    follows();
+    struct fake_child *c = fake_running(0);
+    assert_non_null(c);
+    return c;
+}
+
+static void says_started(struct fake_child *c, uint64_t mono_ns, uint64_t cpu_ns) {
+    const struct initmsg_report r = {.type = INITMSG_STARTED, .mono_ns = mono_ns, .cpu_ns = cpu_ns};
+    assert_int_equal(fd_send(c->sock, &r, sizeof(r), NULL, 0, NULL), 0);
+}
+
+static void finish(void) {
+    jail_kill(w.jail);
+    for (int i = 0; i < 100 && w.gone == 0; i++)
+        passes(MS);
+    assert_int_equal(w.gone, 1);
+    jail_free(w.jail);
+    loop_free(w.host.loop);
+    fd_close(&fake.jail.control);
+    memset(&fake, 0, sizeof(fake));
+}
+
+static void the_wall_clock_does_not_start_in_the_future(void **state) {
+    (void)state;
+    const uint64_t lies[] = {UINT64_MAX, UINT64_MAX / 2, UINT64_MAX - WALL_MS * MS + 1, 0};
+    for (size_t i = 0; i < UNIT_COUNT(lies); i++) {
+        begin_ready();
+        says_started(runs(0), lies[i], 0);
+        passes(3 * WALL_MS * MS);
+        assert_int_equal(w.ended, 1);
+        assert_int_equal(w.end.cause, CAUSE_WALL_TIME);
+        assert_true(w.end.observed >= WALL_MS && w.end.observed <= 3 * WALL_MS);
+        finish();
+    }
+}
+
+static void what_was_used_is_not_called_the_childs(void **state) {
+    (void)state;
+    struct err err = {0};
+    begin_ready();
+    struct limits l = limits();
+    l.v[LIMIT_WALL_MS] = 60000;
+    const struct exec_request q = {.number = 7, .kind = WIRE_EXEC_COMMAND, .limits = l};
+    unit_works(jail_exec(w.jail, &q, &w, &err), err);
+    follows();
+    says_started(fake_running(0), fake.now_ns, UINT64_MAX);
+    for (int i = 0; i < 3000 && w.ended == 0; i++) {
+        fake.cpu_ns += MS;
+        passes(MS);
+    }
+    assert_int_equal(w.ended, 1);
+    assert_int_equal(w.end.cause, CAUSE_CPU_TIME);
+    finish();
+}
+
+static void an_end_in_the_future_is_one_of_now(void **state) {
+    (void)state;
+    begin_ready();
+    struct fake_child *c = runs(0);
+    fake_starts(c);
+    passes(MS);
+    const struct initmsg_report r = {
+        .type = INITMSG_EXITED, .pid = c->pid, .mono_ns = UINT64_MAX / 2};
+    c->killed = true;
+    assert_int_equal(fd_send(fake.jail.control, &r, sizeof(r), NULL, 0, NULL), 0);
+    passes(MS);
+    assert_int_equal(w.ended, 1);
+    assert_true(w.end.usage.wall_ns < 10 * MS);
+    finish();
+}
+
+/* Each descriptor that is not what it should be costs the runner a process. */
+static void a_child_that_goes_on_talking_is_not_heard(void **state) {
+    (void)state;
+    char byte;
+    begin_ready();
+    struct fake_child *c = runs(WIRE_EXEC_PTY);
+    const struct initmsg_report r = {.type = INITMSG_TERMINAL};
+    for (int i = 0; i < 40; i++) {
+        fd_cleanup int odd = eventfd(0, EFD_CLOEXEC);
+        (void)fd_send(c->sock, &r, sizeof(r), &odd, 1, NULL);
+        follows();
+    }
+    assert_true(recv(w.jail->execs->sock, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0);
+    passes(2 * WALL_MS * MS);
+    finish();
+}
+
+static void descriptors_come_with_nothing_but_the_setup(void **state) {
+    (void)state;
+    begin_ready();
+    struct fake_child *c = runs(0);
+    fd_cleanup int odd = eventfd(0, EFD_CLOEXEC);
+    fake_says(fake.jail.control, INITMSG_EXITED, c->pid, 0, &odd, 1);
+    follows();
+    assert_int_equal(w.failed, 1);
+    finish();
+}
+
+/* The groups of such children would be tried again and again, all of them. */
+static void a_child_that_waits_and_is_called_dead_is(void **state) {
+    (void)state;
+    struct err err = {0};
+    begin_ready();
+    unit_works(jail_make_sandbox(w.jail, &err), err);
+    struct fake_child *c = &fake.jail.child[0];
+    fake_says(fake.jail.control, INITMSG_EXITED, c->pid, 0, NULL, 0);
+    follows();
+    assert_true(c->killed);
+    finish();
+}
+
+static void children_that_die_are_not_made_as_fast_as_they_die(void **state) {
+    (void)state;
+    struct err err = {0};
+    begin_ready();
+    unit_works(jail_make_sandbox(w.jail, &err), err);
+    struct limits l = limits();
+    l.v[LIMIT_WALL_MS] = 60000;
+    l.v[LIMIT_CPU_MS] = 60000;
+    const struct exec_request q = {.number = 7, .kind = WIRE_EXEC_COMMAND, .limits = l};
+    unit_works(jail_exec(w.jail, &q, &w, &err), err);
+    follows();
+    for (int i = 0; i < 1000 && fake.jail.children < FAKE_CHILDREN - 1; i++) {
+        for (unsigned n = 0; n < fake.jail.children; n++) {
+            struct fake_child *c = &fake.jail.child[n];
+            if (!c->running && !c->killed && c->sock >= 0)
+                fake_ends(c, SIGKILL);
+        }
+        passes(MS);
+    }
+    assert_true(fake.jail.children < 8);
+    finish();
+}
+
+static void who_says_hello_from_elsewhere_is_not_moved(void **state) {
+    (void)state;
+    struct err err = {0};
+    begin_ready();
+    unit_works(jail_make_sandbox(w.jail, &err), err);
+    runs(0);
+    unsigned before = fake.attached;
+    w.jail->pid_ns++; /* as if the number of who spoke were somebody else's by now */
+    passes(20 * MS);
+    assert_int_equal(fake.attached, before);
+    assert_int_equal(w.failed, 1);
+    finish();
+}
+
+static void who_has_the_number_of_a_dead_child_is_left_alone(void **state) {
+    (void)state;
+    struct err err = {0};
+    begin_ready();
+    unit_works(jail_make_sandbox(w.jail, &err), err);
+    runs(0);
+    passes(20 * MS);
+    const struct exec_request q = {.number = 8, .kind = WIRE_EXEC_COMMAND, .limits = limits()};
+    assert_true(jail_is_ready(w.jail));
+    w.jail->pid_ns++;
+    unit_works(jail_exec(w.jail, &q, &err, &err), err);
+    assert_int_equal(w.scheduled, 0);
+    finish();
+}
+
+/* Always something to read, and no such request is known. */
+static void what_is_no_listener_does_not_keep_the_loop_awake(void **state) {
+    (void)state;
+    memset(&fake, 0, sizeof(fake));
+    fake.listener = eventfd(1, EFD_CLOEXEC);
+    begin();
+    follows();
+    assert_int_equal(w.failed, 1);
+    fd_close(&fake.listener);
+    finish();
+}
+
+static void only_a_file_system_of_the_jails_own_is_resized(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct statfs fs;
+    char dir[] = "/tmp/unit-jail-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    if (mount("unit", dir, "tmpfs", 0, "size=16m,nr_inodes=100") != 0) {
+        assert_int_equal(rmdir(dir), 0);
+        skip();
+    }
+    memset(&fake, 0, sizeof(fake));
+    fake.root = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    begin();
+    follows();
+    struct limits l = limits();
+    l.v[LIMIT_DISK_BYTES] = DISK / 2;
+    int rc = jail_set_limits(w.jail, &l, &err);
+    assert_int_equal(fstatfs(fake.root, &fs), 0);
+    int changed = fs.f_blocks * (uint64_t)fs.f_bsize != (uint64_t)16 << 20;
+    fd_close(&fake.root);
+    finish();
+    assert_int_equal(umount2(dir, MNT_DETACH), 0);
+    assert_int_equal(rmdir(dir), 0);
+    assert_true(rc == -1 && !changed);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_wall_clock_does_not_start_in_the_future),
+        cmocka_unit_test(what_was_used_is_not_called_the_childs),
+        cmocka_unit_test(an_end_in_the_future_is_one_of_now),
+        cmocka_unit_test(a_child_that_goes_on_talking_is_not_heard),
+        cmocka_unit_test(descriptors_come_with_nothing_but_the_setup),
+        cmocka_unit_test(a_child_that_waits_and_is_called_dead_is),
+        cmocka_unit_test(children_that_die_are_not_made_as_fast_as_they_die),
+        cmocka_unit_test(who_says_hello_from_elsewhere_is_not_moved),
+        cmocka_unit_test(who_has_the_number_of_a_dead_child_is_left_alone),
+        cmocka_unit_test(what_is_no_listener_does_not_keep_the_loop_awake),
+        cmocka_unit_test(only_a_file_system_of_the_jails_own_is_resized),
+    };
+    return cmocka_run_group_tests_name("jail", tests, NULL, NULL);
+}
