@@ -25,6 +25,7 @@ struct loop {
     int at;                   /* the one being delivered */
     struct loop_timer **heap; /* the earliest first; heap[i]->slot == i + 1 */
     size_t timers, room;
+    uint64_t *rounds;                      /* NULL = nobody looks */
     struct loop_queue first;               /* deferred, in front of all others */
     struct loop_queue later;               /* deferred, not yet begun */
     struct loop_queue ready;               /* being worked off */
@@ -277,11 +278,17 @@ static void loop_run_deferred(struct loop *loop, struct loop_queue *waiting) {
     }
 }
 
+static void loop_count(struct loop *loop) {
+    if (loop->rounds)
+        __atomic_store_n(loop->rounds, *loop->rounds + 1, __ATOMIC_RELAXED);
+}
+
 int loop_once(struct loop *loop, uint64_t max_wait_ns, struct err *err) {
     int n = loop_wait(loop, loop_wait_ns(loop, max_wait_ns));
     if (n < 0 && errno != EINTR)
         return err_sys(err, "cannot wait for events");
     loop->fetched = n < 0 ? 0 : n;
+    loop_count(loop);
     uint64_t begun = loop->watch ? clock_mono_ns() : 0;
     loop_run_events(loop);
     loop_run_timers(loop);
@@ -289,6 +296,7 @@ int loop_once(struct loop *loop, uint64_t max_wait_ns, struct err *err) {
     loop_run_deferred(loop, &loop->later);
     if (loop->watch)
         loop->watch(loop->watch_arg, clock_mono_ns() - begun);
+    loop_count(loop);
     return 0;
 }
 
@@ -302,6 +310,10 @@ int loop_run(struct loop *loop, struct err *err) {
 
 void loop_stop(struct loop *loop) {
     loop->stop = true;
+}
+
+void loop_rounds(struct loop *loop, uint64_t *rounds) {
+    loop->rounds = rounds;
 }
 
 void loop_watch(struct loop *loop, void (*fn)(void *arg, uint64_t ns), void *arg) {

@@ -61,5 +61,10 @@ int loop_run(struct loop *loop, struct err *err);
 int loop_once(struct loop *loop, uint64_t max_wait_ns, struct err *err);
 void loop_stop(struct loop *loop);
 
+/* *rounds is counted up when a round has been woken and when its work is done: it is odd while
+ * there is work, and stays the same as long as somebody holds the loop up. Others may look at it.
+ */
+void loop_rounds(struct loop *loop, uint64_t *rounds);
+
 /* After each round: how long everybody else had to wait for it. */
 void loop_watch(struct loop *loop, void (*fn)(void *arg, uint64_t ns), void *arg);

@@ -391,6 +391,7 @@ int shard_run(const struct shard_config *cfg) {
     int rc = shard_start(&s, &err);
     if (rc == 0) {
         struct log_line l;
+        loop_rounds(s.loop, cfg->rounds);
         log_begin(&l, cfg->log, LOG_INFO, "shard.ready");
         log_u64(&l, "shard", cfg->index);
         log_u64(&l, "slots", cfg->slots);

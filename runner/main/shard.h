@@ -48,6 +48,7 @@ struct shard_config {
     struct jail_ids ids;
     const struct rootless *rootless; /* NULL = the runner is root */
     uint32_t may_lack;               /* roles of cgroups that the operator gave up */
+    uint64_t *rounds;                /* loop_rounds(), for the supervisor to look at */
     struct log *log;
 };
 

@@ -222,6 +222,28 @@ static void test_owners_may_be_freed_within_a_callback(void **state) {
     loop_free(f.loop);
 }
 
+struct looker {
+    struct loop *loop;
+    uint64_t rounds, within;
+};
+
+static void on_timer_look(void *arg) {
+    struct looker *l = arg;
+    l->within = l->rounds;
+}
+
+static void test_rounds_are_odd_while_there_is_work(void **state) {
+    (void)state;
+    struct looker l = {.loop = make_loop()};
+    struct loop_timer timer = {0};
+    loop_rounds(l.loop, &l.rounds);
+    assert_int_equal(loop_timer_at(l.loop, &timer, 1, on_timer_look, &l, NULL), 0);
+    once(l.loop, 0);
+    assert_int_equal(l.within, 1);
+    assert_int_equal(l.rounds, 2);
+    loop_free(l.loop);
+}
+
 static void test_more_events_than_one_round_takes(void **state) {
     (void)state;
     struct loop *loop = make_loop();
@@ -516,6 +538,7 @@ int main(void) {
         cmocka_unit_test(test_removal_within_a_callback),
         cmocka_unit_test(test_removal_of_itself),
         cmocka_unit_test(test_owners_may_be_freed_within_a_callback),
+        cmocka_unit_test(test_rounds_are_odd_while_there_is_work),
         cmocka_unit_test(test_more_events_than_one_round_takes),
         cmocka_unit_test(test_timers_run_in_order),
         cmocka_unit_test(test_timers_are_not_early_and_not_very_late),
