@@ -128,7 +128,9 @@ static void container_remove(struct container *c) {
         container_gone(c);
         return;
     }
-    (void)snprintf(path, sizeof path, "/containers/%s?force=1&v=1", c->name);
+    /* Others may have given it another name; that of one that was just asked for is our own. */
+    (void)snprintf(path, sizeof path, "/containers/%s?force=1&v=1",
+                   c->id[0] != '\0' ? c->id : c->name);
     const struct engine_request q = {.method = "DELETE", .path = path, .timeout_ms = 5000};
     if (engine_ask(c->maker->engine, &q, container_removed, c, &err) != 0) {
         container_leave(c);
