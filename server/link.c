@@ -330,6 +330,11 @@ void link_close_then(struct link_jail *j, void (*closed)(void *arg, uint64_t cpu
     link_close_jail(j);
 }
 
+void link_close_forget(struct link_jail *j) {
+    j->closed = NULL;
+    j->closed_arg = NULL;
+}
+
 void link_abandon(struct link_jail *j) {
     link_jail_free(j);
 }

@@ -204,6 +204,9 @@ void link_close_jail(struct link_jail *j);
 /* As link_close_jail(); closed() is called when everything in it is dead, with the CPU time of what
  * had no END, or (UINT64_MAX: nobody knows) when the connection has ended. */
 void link_close_then(struct link_jail *j, void (*closed)(void *arg, uint64_t cpu_ns), void *arg);
+/* The same jail: nobody waits for it any more. Its number is taken until the runner says that it is
+ * gone. */
+void link_close_forget(struct link_jail *j);
 struct link *link_of(const struct link_jail *j);
 
 /* What a jail used when somebody looked last. */

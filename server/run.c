@@ -161,10 +161,16 @@ static void run_internal_end(struct step_end *end, const char *stage, int code) 
     end->code = code;
 }
 
+static void run_jail_failed(struct run *run, const char *stage, int code, const char *text);
+
+/* A process that the kernel does not let die may hold its jail up for as long as it likes, and
+ * nothing else; of a runner that hangs, its supervisor takes care. */
 static void run_hangs(void *arg) {
     struct run *run = arg;
-    if (run->jail != NULL)
-        link_fail(run->jail, "a step did not end in time");
+    if (run->jail != NULL) {
+        link_close_jail(run->jail);
+        run_jail_failed(run, "wait", ETIMEDOUT, "a step did not end in time");
+    }
 }
 
 static void run_arm_watchdog(struct run *run, uint64_t wall_ms) {
@@ -418,20 +424,23 @@ static void run_collect_lost(struct run *run, const char *why) {
     run_finish(run);
 }
 
-static void run_on_failed(void *owner, const struct wire_failed *failed) {
-    struct run *run = owner;
+static void run_jail_failed(struct run *run, const char *stage, int code, const char *text) {
     struct step_end end;
     struct err err;
     run->jail = NULL;
-    err_set(&err, ERR_STATE, failed->code, "the jail failed (%s): %s", failed->stage, failed->text);
+    err_set(&err, ERR_STATE, code, "the jail failed (%s): %s", stage, text);
     runs_log(run->runs, run, &err);
     if (run->phase == RUN_COLLECT) {
         run_collect_lost(run, "internal");
         return;
     }
-    run_internal_end(&end, failed->stage, failed->code);
+    run_internal_end(&end, stage, code);
     if (!run_pack_over(run, &end))
         run_abort(run, &end);
+}
+
+static void run_on_failed(void *owner, const struct wire_failed *failed) {
+    run_jail_failed(owner, failed->stage, failed->code, failed->text);
 }
 
 static void run_on_lost(void *owner) {

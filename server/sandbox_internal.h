@@ -58,6 +58,7 @@ struct sandbox {
     unsigned restoring;
     char shard[LINK_NAME_MAX]; /* "" = none yet */
     struct link_jail *jail;
+    struct link_jail *leaving; /* the one that is being closed */
 
     uint64_t created_ms, expires_ms; /* since the epoch */
     uint64_t expires_ns, used_ns;    /* monotonic: its end; last use */

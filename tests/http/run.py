@@ -73,7 +73,7 @@ SANITIZED = (
 
 
 def part(test):
-    if test.module in ("docker", "image_both"):
+    if test.module in ("docker", "docker_outside", "image_both"):
         return "docker"
     return "alone" if test.alone else "own" if test.own else "shared"
 

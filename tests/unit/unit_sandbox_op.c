@@ -128,12 +128,33 @@ static void test_slow_restore(void **state) {
     assert_true(connected(s));
 }
 
+/* Something in it does not die: nobody else's connection ends for that. */
+static void test_cannot_be_ended(void **state) {
+    struct side *s = *state;
+    uint64_t jail, other;
+    struct task a;
+    struct waiter w = {.wait.fn = told};
+    struct sandbox *sb = make(s, &jail);
+    run(s, make(s, &other), &a);
+    s->sandboxes.answer_ms = 20;
+    sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
+    assert_false(sandbox_wait_closed(sb, &w.wait));
+    assert_int_equal(fake_expect(&s->fake, WIRE_CLOSE)->jail, jail);
+    wait_for(s, &w.told, 0);
+    assert_int_equal(w.told, 1);
+    assert_true(connected(s));
+    assert_int_equal(a.lost, 0);
+    fake_send_closed(&s->fake, jail); /* at last */
+    assert_true(connected(s));
+    assert_int_equal(w.told, 1);
+}
+
 int main(void) {
 #define WITH_SHARD(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         WITH_SHARD(test_pause_and_resume),  WITH_SHARD(test_restore),
         WITH_SHARD(test_answers_to_nobody), WITH_SHARD(test_slow_answer),
-        WITH_SHARD(test_slow_restore),
+        WITH_SHARD(test_slow_restore),      WITH_SHARD(test_cannot_be_ended),
     };
     return cmocka_run_group_tests_name("sandbox_op", tests, NULL, NULL);
 }
