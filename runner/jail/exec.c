@@ -33,9 +33,13 @@
 #define EXEC_CPU_IDLE_NS (8 * CLOCK_NS_PER_MS)
 #define EXEC_CPU_STEP_NS CLOCK_NS_PER_MS /* grain of the CPU limit */
 
+int exec_errno(int code) {
+    return code >= 0 && code <= WIRE_ERRNO_MAX ? code : EPROTO;
+}
+
 static void exec_refused(struct end_facts *f, struct initmsg_report *r) {
     f->refused = true;
-    f->refused_code = r->code;
+    f->refused_code = exec_errno(r->code);
     r->stage[sizeof r->stage - 1] = '\0';
     r->path[sizeof r->path - 1] = '\0';
     (void)str_copy(f->refused_stage, sizeof f->refused_stage, r->stage);

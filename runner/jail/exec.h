@@ -101,6 +101,10 @@ void exec_wake(const struct exec *exec);
 /* Hands the command to a READY child and arms its limits. */
 int exec_start(struct exec *exec, const struct exec_request *request, struct err *err);
 
+/* What somebody inside calls an errno, if there is such a one, else EPROTO: a server that is told
+ * something else gives up the whole shard. */
+int exec_errno(int code);
+
 /* Process 1 reports the end of the child. */
 void exec_exited(struct exec *exec, int status, uint64_t mono_ns);
 

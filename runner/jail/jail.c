@@ -55,7 +55,7 @@ void jail_fail(struct jail *j, const char *stage, int code, const char *text) {
     }
     j->reported = true;
     jail_kill(j);
-    j->events->failed(j->arg, j, stage, code, text);
+    j->events->failed(j->arg, j, stage, exec_errno(code), text);
 }
 
 static void jail_timeout(void *arg) {

@@ -6,12 +6,15 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/vfs.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "clock.h"
 #include "fd.h"
 #include "jail.h"
 #include "layers.h"
+
+#define JAIL_SIGNALS 64 /* the kernel's */
 
 /* When to see to the spares of a sandbox: while a command runs, but after a short one is over; and
  * when one has ended, but after its answer is out. */
@@ -273,6 +276,10 @@ void jail_exec_terminal(struct jail *j, struct exec *x, int master) {
 }
 
 void jail_exited(struct jail *j, const struct initmsg_report *r) {
+    if (!WIFEXITED(r->status) && (!WIFSIGNALED(r->status) || WTERMSIG(r->status) > JAIL_SIGNALS)) {
+        jail_fail(j, "process 1", EPROTO, "process 1 reported an end that there is not");
+        return;
+    }
     for (struct exec *x = j->execs; x != NULL; x = x->next) {
         if (x->state == EXEC_RUNNING && x->inside_pid == r->pid) {
             exec_exited(x, r->status, r->mono_ns);

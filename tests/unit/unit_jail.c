@@ -48,15 +48,19 @@ static void is_ready(void *arg, struct jail *j) {
 }
 
 static void has_failed(void *arg, struct jail *j, const char *stage, int code, const char *text) {
-    (void)arg, (void)j, (void)code;
+    (void)arg, (void)j;
     print_message("# failed: %s: %s\n", stage, text);
+    assert_true(code >= 0 && code <= WIRE_ERRNO_MAX);
     w.failed++;
 }
 
 static void has_ended(void *arg, struct jail *j, void *owner, const struct wire_end *end) {
+    struct err err = {0};
     (void)arg, (void)j, (void)owner;
     w.ended++;
     w.end = *end;
+    wire_head_init(&w.end.head, WIRE_END, sizeof(w.end), 1, 7);
+    unit_works(wire_check_reply(&w.end, sizeof(w.end), 0, &err), err);
 }
 
 static void is_gone(void *arg, struct jail *j) {
@@ -197,6 +201,41 @@ static void an_end_in_the_future_is_one_of_now(void **state) {
     finish();
 }
 
+/* A server that is told nonsense gives the whole runner up, and with it the runs of all others. */
+static void whatever_it_says_can_be_told(void **state) {
+    (void)state;
+    const int32_t codes[] = {ENOENT, 0, -1, INT32_MIN, WIRE_ERRNO_MAX + 1, INT32_MAX};
+    const int32_t statuses[] = {65, 100, 126, 127, 0x80 | 100, 0x137f, -1, INT32_MIN, INT32_MAX};
+    for (size_t i = 0; i < UNIT_COUNT(codes); i++) {
+        struct initmsg_report r = {.type = INITMSG_REFUSED, .code = codes[i]};
+        memset(r.stage, 0xff, sizeof(r.stage));
+        memset(r.path, 0xff, sizeof(r.path));
+        begin_ready();
+        struct fake_child *c = runs(0);
+        assert_int_equal(fd_send(c->sock, &r, sizeof(r), NULL, 0, NULL), 0);
+        fake_ends(c, 125 << 8);
+        passes(MS);
+        assert_int_equal(w.ended, 1);
+        assert_int_equal(w.end.cause, CAUSE_START);
+        finish();
+        r.type = INITMSG_FAILED;
+        begin_ready();
+        assert_int_equal(fd_send(fake.jail.control, &r, sizeof(r), NULL, 0, NULL), 0);
+        follows();
+        assert_int_equal(w.failed, 1);
+        finish();
+    }
+    for (size_t i = 0; i < UNIT_COUNT(statuses); i++) {
+        begin_ready();
+        struct fake_child *c = runs(0);
+        fake_starts(c);
+        fake_ends(c, statuses[i]);
+        passes(MS);
+        assert_int_equal(w.ended + w.failed, 1);
+        finish();
+    }
+}
+
 /* Each descriptor that is not what it should be costs the runner a process. */
 static void a_child_that_goes_on_talking_is_not_heard(void **state) {
     (void)state;
@@ -333,6 +372,7 @@ int main(void) {
         cmocka_unit_test(the_wall_clock_does_not_start_in_the_future),
         cmocka_unit_test(what_was_used_is_not_called_the_childs),
         cmocka_unit_test(an_end_in_the_future_is_one_of_now),
+        cmocka_unit_test(whatever_it_says_can_be_told),
         cmocka_unit_test(a_child_that_goes_on_talking_is_not_heard),
         cmocka_unit_test(descriptors_come_with_nothing_but_the_setup),
         cmocka_unit_test(a_child_that_waits_and_is_called_dead_is),
