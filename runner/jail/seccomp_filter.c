@@ -1,16 +1,16 @@
 /* Theory of operation. Two tables of names (seccomp_names.c) and one table of rules that look at
  * arguments; what is in none of them falls to ENOSYS. For one system call the rules of the third
- * table never overlap with different actions, so that their order, which is libseccomp's to choose,
- * cannot matter.
+ * table never overlap with different actions, so that their order, which is the compiler's to
+ * choose, cannot matter.
  *
  * Arguments are 64-bit registers, and where the kernel reads an int from one, the upper half is the
  * caller's to fill. A rule that refuses must therefore look at the lower half only (a masked
  * comparison): TIOCSTI + 2^32 is TIOCSTI for the kernel.
  *
- * The binary tree (SCMP_FLTATR_CTL_OPTIMIZE 2) is not for the calls themselves: since Linux 5.11 a
- * bitmap answers those that are always allowed. It is for loading: the kernel makes that bitmap by
- * running the program once per system call number, which takes ten times longer over a flat list,
- * and each jail loads it. */
+ * The program is not libseccomp's but made by seccomp_graph.c and seccomp_emit.c, because each jail
+ * loads one: the kernel translates every instruction of it, several times over, and runs it once
+ * per system call number, to make a bitmap of those that are always allowed. libseccomp asks for
+ * each number by itself and has no ranges, and its program is five times as long. */
 #include "seccomp_filter.h"
 
 #include <errno.h>
@@ -37,10 +37,10 @@
 #include "fd.h"
 #include "seccomp_json.h"
 #include "seccomp_names.h"
+#include "seccomp_rules.h"
 
 #define SECCOMP_LOW 0xffffffffu /* the half that an int argument is read from */
 #define SECCOMP_ATTRIBUTE_MAX 1024
-#define SECCOMP_ACT_ABSENT SCMP_ACT_ERRNO(ENOSYS)
 #define SECCOMP_ACT_DENY SCMP_ACT_ERRNO(EPERM)
 #define SECCOMP_ACT_OPTION SCMP_ACT_ERRNO(ENOPROTOOPT)
 
@@ -61,7 +61,7 @@ enum seccomp_sets {
     SECCOMP_PROFILE = 1 << 11,
 };
 
-struct seccomp_rule {
+struct seccomp_line {
     const char *name;
     uint32_t sets; /* mask of enum seccomp_sets */
     uint32_t action;
@@ -132,7 +132,7 @@ struct seccomp_rule {
     SECCOMP_DEFAULT("socket", SCMP_ACT_ERRNO(EPROTONOSUPPORT), SECCOMP_EQ(0, family),              \
                     SECCOMP_GT(2, above))
 
-static const struct seccomp_rule seccomp_rules[] = {
+static const struct seccomp_line seccomp_lines[] = {
     /* clone: processes and threads, but no namespaces */
     SECCOMP_BOTH("clone", SCMP_ACT_ALLOW, SECCOMP_MASKED(0, SECCOMP_CLONE_NEW, 0)),
     SECCOMP_NO_FLAG("clone", CLONE_NEWNS),
@@ -317,11 +317,20 @@ static const uint32_t seccomp_ioctls[] = {TIOCSTI,     TIOCLINUX,   TIOCSETD,
                                           SIOCBRDELBR, SIOCGIFVLAN, SIOCSIFVLAN};
 
 struct seccomp_builder {
-    scmp_filter_ctx ctx;
+    struct seccomp_rules *rules;
     uint32_t set;              /* one bit of each kind in enum seccomp_sets */
     struct seccomp_json *json; /* not NULL: a profile is written in place of the filter */
     struct err *err;
 };
+
+static int seccomp_put(struct seccomp_rules *rules, const struct seccomp_rule *rule,
+                       struct err *err) {
+    if (rules->count == SECCOMP_RULES_MAX) {
+        return err_set(err, ERR_LIMIT, 0, "the system call filter has too many rules");
+    }
+    rules->v[rules->count++] = *rule;
+    return 0;
+}
 
 static int seccomp_add(struct seccomp_builder *b, const char *name, uint32_t action, unsigned count,
                        const struct scmp_arg_cmp *cmp) {
@@ -336,10 +345,11 @@ static int seccomp_add(struct seccomp_builder *b, const char *name, uint32_t act
         return seccomp_json_rule(b->json, name, action, (struct seccomp_json_args){count, cmp},
                                  b->err);
     }
-    int rc = seccomp_rule_add_array(b->ctx, action, nr, count, cmp);
-    return rc == 0 ? 0
-                   : err_set(b->err, ERR_SYSTEM, -rc, "add the rule for system call %s: %s", name,
-                             strerror(-rc));
+    struct seccomp_rule rule = {.nr = nr, .action = action, .count = count};
+    for (unsigned i = 0; i < count; i++) {
+        rule.cmp[i] = cmp[i];
+    }
+    return seccomp_put(b->rules, &rule, b->err);
 }
 
 static int seccomp_add_names(struct seccomp_builder *b, uint32_t action, const char *const *lists) {
@@ -362,8 +372,8 @@ static int seccomp_add_names(struct seccomp_builder *b, uint32_t action, const c
 }
 
 static int seccomp_add_rules(struct seccomp_builder *b) {
-    for (size_t i = 0; i < sizeof seccomp_rules / sizeof seccomp_rules[0]; i++) {
-        const struct seccomp_rule *r = &seccomp_rules[i];
+    for (size_t i = 0; i < sizeof seccomp_lines / sizeof seccomp_lines[0]; i++) {
+        const struct seccomp_line *r = &seccomp_lines[i];
         if ((r->sets & b->set) && seccomp_add(b, r->name, r->action, r->count, r->cmp) != 0) {
             return -1;
         }
@@ -427,25 +437,7 @@ static int seccomp_add_options(struct seccomp_builder *b, unsigned arg, uint32_t
     return rc;
 }
 
-static int seccomp_attr(struct seccomp_builder *b, enum scmp_filter_attr attr, uint32_t value,
-                        const char *what) {
-    int rc = seccomp_attr_set(b->ctx, attr, value);
-    return rc == 0
-               ? 0
-               : err_set(b->err, ERR_SYSTEM, -rc, "set %s of the filter: %s", what, strerror(-rc));
-}
-
-static int seccomp_head(struct seccomp_builder *b) {
-    if (seccomp_attr(b, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_NOTIFY, "the foreign action") != 0) {
-        return -1;
-    }
-    return seccomp_attr(b, SCMP_FLTATR_CTL_OPTIMIZE, 2, "the binary tree");
-}
-
 static int seccomp_fill(struct seccomp_builder *b) {
-    if (b->json == NULL && seccomp_head(b) != 0) {
-        return -1;
-    }
     uint32_t action = (b->set & SECCOMP_IN_STRICT) != 0 ? SECCOMP_ACT_DENY : SCMP_ACT_ALLOW;
     if (seccomp_add_names(b, SCMP_ACT_ALLOW, seccomp_names_allowed) != 0 ||
         seccomp_add_names(b, action, seccomp_names_default) != 0 ||
@@ -457,56 +449,36 @@ static int seccomp_fill(struct seccomp_builder *b) {
                : seccomp_add_ioctls(b, 0, 32);
 }
 
-/* libseccomp writes programs to descriptors only. */
-static int seccomp_export(scmp_filter_ctx ctx, struct seccomp_program *out, struct err *err) {
-    struct stat st;
-    fd_cleanup int fd = memfd_create("seccomp", MFD_CLOEXEC);
-    if (fd < 0) {
-        return err_sys(err, "make a memory file for the filter");
-    }
-    int rc = seccomp_export_bpf(ctx, fd);
-    if (rc != 0) {
-        return err_set(err, ERR_SYSTEM, -rc, "compile the filter: %s", strerror(-rc));
-    }
-    if (fstat(fd, &st) != 0) {
-        return err_sys(err, "examine the compiled filter");
-    }
-    size_t size = (size_t)st.st_size;
-    if (size == 0 || size % sizeof(struct sock_filter) != 0 ||
-        size / sizeof(struct sock_filter) > BPF_MAXINSNS) {
-        return err_set(err, ERR_LIMIT, 0, "the compiled filter has an impossible size: %zu bytes",
-                       size);
-    }
-    struct sock_filter *insns = malloc(size);
-    if (insns == NULL || pread(fd, insns, size, 0) != (ssize_t)size) {
-        free(insns);
-        return err_sys(err, "read the compiled filter");
-    }
-    out->insns = insns;
-    out->len = (unsigned short)(size / sizeof(struct sock_filter));
-    return 0;
-}
-
 static uint32_t seccomp_set(enum policy_syscalls set, bool shares_user) {
     return 1u << set |
            (shares_user ? (uint32_t)SECCOMP_USER_SHARED : (uint32_t)SECCOMP_USERS_APART);
 }
 
+struct seccomp_rules *seccomp_rules_new(enum policy_syscalls set, bool shares_user,
+                                        struct err *err) {
+    if (set != POLICY_SYSCALLS_DEFAULT && set != POLICY_SYSCALLS_STRICT) {
+        (void)err_set(err, ERR_INVALID, EINVAL, "there is no such set of system calls");
+        return NULL;
+    }
+    struct seccomp_rules *rules = calloc(1, sizeof *rules);
+    if (rules == NULL) {
+        (void)err_sys(err, "making the system call filter");
+        return NULL;
+    }
+    struct seccomp_builder b = {
+        .rules = rules, .set = seccomp_set(set, shares_user) | SECCOMP_PROGRAM, .err = err};
+    if (seccomp_fill(&b) != 0) {
+        free(rules);
+        return NULL;
+    }
+    return rules;
+}
+
 int seccomp_build(enum policy_syscalls set, bool shares_user, struct seccomp_program *out,
                   struct err *err) {
-    if (set != POLICY_SYSCALLS_DEFAULT && set != POLICY_SYSCALLS_STRICT) {
-        return err_set(err, ERR_INVALID, EINVAL, "there is no such set of system calls");
-    }
-    struct seccomp_builder b = {.set = seccomp_set(set, shares_user) | SECCOMP_PROGRAM, .err = err};
-    b.ctx = seccomp_init(SECCOMP_ACT_ABSENT);
-    if (b.ctx == NULL) {
-        return err_set(err, ERR_SYSTEM, ENOMEM, "start a system call filter");
-    }
-    int rc = seccomp_fill(&b);
-    if (rc == 0) {
-        rc = seccomp_export(b.ctx, out, err);
-    }
-    seccomp_release(b.ctx);
+    struct seccomp_rules *rules = seccomp_rules_new(set, shares_user, err);
+    int rc = rules != NULL ? seccomp_compile(rules, out, err) : -1;
+    free(rules);
     return rc;
 }
 

@@ -33,6 +33,9 @@ static inline uint32_t interpret(const struct seccomp_program *p, const struct s
         case BPF_JMP | BPF_JGE | BPF_K:
             pc += a >= f->k ? f->jt : f->jf;
             break;
+        case BPF_JMP | BPF_JSET | BPF_K:
+            pc += (a & f->k) != 0 ? f->jt : f->jf;
+            break;
         case BPF_RET | BPF_K:
             return f->k;
         default:
