@@ -176,22 +176,35 @@ static void child_spec(struct child *c, const struct initmsg_exec *e, size_t siz
     }
 }
 
-/* A terminal of the jail's own devpts becomes 0, 1 and 2; its master goes to the runner. */
-static void child_terminal(const struct initmsg_exec *e) {
-    struct initmsg_report r = {.type = INITMSG_TERMINAL};
-    const struct winsize size = {.ws_row = e->rows, .ws_col = e->cols};
-    int unlock = 0;
-    int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (master < 0 || ioctl(master, TIOCSPTLCK, &unlock) != 0) {
+/* A terminal of the jail's own devpts, made by the runner there, which keeps its master. */
+static int child_slave(void) {
+    const struct initmsg_report r = {.type = INITMSG_TERMINAL};
+    struct initmsg_word word;
+    int fds[FD_PASS_MAX];
+    size_t nfds = 0;
+    int where = open("/dev/ptmx", O_PATH | O_CLOEXEC);
+    if (where < 0) {
         child_refuse("terminal", "/dev/ptmx", errno);
     }
-    int slave = ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);
-    if (slave < 0 || ioctl(slave, TIOCSWINSZ, &size) != 0 || ioctl(slave, TIOCSCTTY, 0) != 0 ||
+    if (fd_send(INITMSG_FD, &r, sizeof r, &where, 1, NULL) != 0 ||
+        fd_recv(INITMSG_FD, &word, sizeof word, fds, &nfds, NULL, NULL) != (ssize_t)sizeof word ||
+        word.type != INITMSG_SLAVE) {
+        _exit(125);
+    }
+    if (word.first != 0 || nfds != 1) {
+        child_refuse("terminal", "/dev/ptmx", (int)word.first);
+    }
+    (void)close(where);
+    return fds[0];
+}
+
+/* It becomes 0, 1 and 2. */
+static void child_terminal(const struct initmsg_exec *e) {
+    const struct winsize size = {.ws_row = e->rows, .ws_col = e->cols};
+    int slave = child_slave();
+    if (ioctl(slave, TIOCSWINSZ, &size) != 0 || ioctl(slave, TIOCSCTTY, 0) != 0 ||
         dup2(slave, 0) < 0 || dup2(slave, 1) < 0 || dup2(slave, 2) < 0) {
         child_refuse("terminal", "/dev/pts", errno);
-    }
-    if (fd_send(INITMSG_FD, &r, sizeof r, &master, 1, NULL) != 0) {
-        _exit(125);
     }
 }
 

@@ -46,13 +46,6 @@ static void exec_refused(struct end_facts *f, struct initmsg_report *r) {
     (void)str_copy(f->refused_path, sizeof f->refused_path, r->path);
 }
 
-/* Process 1 may be anything's: what it gives is to be the master of a terminal and nothing else. */
-static bool exec_is_master(int fd) {
-    struct stat st;
-    unsigned number;
-    return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && ioctl(fd, TIOCGPTN, &number) == 0;
-}
-
 /* From here on its limits count, and who has taken process 1 over says what he likes: it began
  * between the word to begin and now, and has not worked longer than that. */
 static void exec_began(struct exec *x, const struct initmsg_report *r) {
@@ -67,11 +60,12 @@ static void exec_began(struct exec *x, const struct initmsg_report *r) {
     x->cpu_before_ns = r->cpu_ns < most ? r->cpu_ns : most;
 }
 
-static void exec_heard(struct exec *x, struct initmsg_report *r, int *fds, size_t nfds) {
+static void exec_heard(struct exec *x, struct initmsg_report *r, int *fds, size_t nfds,
+                       const struct ucred *cred) {
     struct end_facts *f = &x->facts;
-    if (r->type == INITMSG_TERMINAL && x->terminal && nfds == 1 && exec_is_master(fds[0])) {
+    if (r->type == INITMSG_TERMINAL && x->terminal && nfds == 1 && exec_is_ptmx(fds[0])) {
         x->terminal = false;
-        jail_exec_terminal(x->jail, x, fd_steal(&fds[0]));
+        exec_terminal(x, fds[0], cred);
     } else if (r->type == INITMSG_STARTED && !f->started) {
         exec_began(x, r);
     } else if (r->type == INITMSG_REFUSED && !f->refused) {
@@ -85,13 +79,14 @@ static void exec_hear(struct exec *x) {
     int fds[FD_PASS_MAX];
     size_t nfds = 0;
     struct err err;
+    struct ucred cred = {0};
     /* A child says no more than this; who goes on talking is not heard, for what comes with it has
      * to be got rid of. */
     while (x->said < EXEC_SAYS_MAX && x->sock >= 0) {
-        ssize_t n = fd_recv(x->sock, &r, sizeof r, fds, &nfds, NULL, &err);
+        ssize_t n = fd_recv(x->sock, &r, sizeof r, fds, &nfds, &cred, &err);
         x->said += n >= 0 || err.code != EAGAIN;
         if (n == (ssize_t)sizeof r) {
-            exec_heard(x, &r, fds, nfds);
+            exec_heard(x, &r, fds, nfds, &cred);
         }
         fd_drop(fds, n > 0 ? nfds : 0); /* one that was taken is -1 by now */
         if (n != (ssize_t)sizeof r) {

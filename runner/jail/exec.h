@@ -125,6 +125,12 @@ void exec_filtered(struct exec *exec, pid_t pid, int nr, uint32_t arch);
 /* Ends it for a cause that is not its own. The first cause counts. */
 void exec_stop(struct exec *exec, enum cause cause);
 
+/* exec_terminal.c: is it what terminals are opened by? Opens one in the jail's name, gives the
+ * child its own side, and the jail the other. */
+struct ucred;
+bool exec_is_ptmx(int fd);
+void exec_terminal(struct exec *exec, int ptmx, const struct ucred *child);
+
 /* exec_held.c: it is dead, or will be in no time; from now on the report of process 1 is waited
  * for.
  */

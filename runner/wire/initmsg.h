@@ -12,10 +12,11 @@
  *                                         child: HELLO; the kernel adds its process id for us
  *   runner: GO, once it sits in its cgroup child: READY; it has no capability any more, and is
  *                                         halfway to the jail's user (setup_halfway_user())
- *   runner: EXEC with descriptors         child: TERMINAL with a terminal's master, if one was
- *                                         asked for; STARTED just before exec, then end of file;
- *                                         or REFUSED with what failed. The jail's user from EXEC
- *                                         on, except for file operations, which stay halfway
+ *   runner: EXEC with descriptors         child, if a terminal was asked for: TERMINAL with a
+ *                                         descriptor (O_PATH) of /dev/ptmx
+ *   runner: SLAVE with the terminal,      child: STARTED just before exec, then end of file; or
+ *           whose master it has opened    REFUSED with what failed. The jail's user from EXEC on,
+ *                                         except for file operations, which stay halfway
  *
  * Anything out of order is fatal for the jail: both sides stop at once.
  *
@@ -45,6 +46,7 @@ enum initmsg_type {
     INITMSG_GO,
     INITMSG_EXEC,
     INITMSG_SIGNAL,
+    INITMSG_SLAVE,
 
     INITMSG_SETUP_OK = 32,
     INITMSG_SEALED,
@@ -77,8 +79,9 @@ struct initmsg_fork {
     /* one descriptor: the child's socket */
 };
 
-/* SEAL, GO: the type alone. GO.first = 1 asks for a cgroup namespace of its own (only the child
- * that is forked before SEAL can make one). */
+/* SEAL: the type alone. GO.first = 1 asks for a cgroup namespace of its own (only the child that is
+ * forked before SEAL can make one). SLAVE.first is 0, or the errno because of which there is none.
+ */
 struct initmsg_word {
     uint32_t type;
     uint32_t first;

@@ -28,6 +28,7 @@ static struct world {
     struct cgroup_host cgroups;
     struct jail *jail;
     unsigned ready, failed, ended, gone, scheduled;
+    int master;
     struct wire_end end;
 } w;
 
@@ -63,14 +64,22 @@ static void has_ended(void *arg, struct jail *j, void *owner, const struct wire_
     unit_works(wire_check_reply(&w.end, sizeof(w.end), 0, &err), err);
 }
 
+static void has_terminal(void *arg, struct jail *j, void *owner, int master) {
+    (void)arg, (void)j, (void)owner;
+    w.master = master;
+}
+
 static void is_gone(void *arg, struct jail *j) {
     (void)arg;
     assert_ptr_equal(j, w.jail);
     w.gone++;
 }
 
-static const struct jail_events events = {
-    .ready = is_ready, .failed = has_failed, .ended = has_ended, .gone = is_gone};
+static const struct jail_events events = {.ready = is_ready,
+                                          .failed = has_failed,
+                                          .ended = has_ended,
+                                          .terminal = has_terminal,
+                                          .gone = is_gone};
 
 static struct limits limits(void) {
     struct limits l = {0};
@@ -253,6 +262,37 @@ static void a_child_that_goes_on_talking_is_not_heard(void **state) {
     finish();
 }
 
+/* That it does not block is a property of the open file, which all who have it can change: who
+ * reads and writes for all users is not to wait for one of them. */
+static void nobody_inside_has_the_master_of_a_terminal(void **state) {
+    (void)state;
+    begin_ready();
+    struct fake_child *c = runs(WIRE_EXEC_PTY);
+    const struct initmsg_report r = {.type = INITMSG_TERMINAL};
+    int kept = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
+    struct initmsg_word word = {0};
+    int fds[FD_PASS_MAX];
+    size_t nfds = 0;
+    assert_true(kept >= 0);
+    assert_int_equal(fd_send(c->sock, &r, sizeof(r), &kept, 1, NULL), 0);
+    struct err err = {0};
+    for (int i = 0; i < 3; i++) /* not follows(): what is said to the child is read here */
+        unit_works(loop_once(w.host.loop, 0, &err), err);
+    assert_true(w.master > 0);
+    assert_int_equal(fcntl(kept, F_SETFL, 0), 0);
+    assert_true(fcntl(w.master, F_GETFL) & O_NONBLOCK);
+    assert_int_equal(fd_recv(c->sock, &word, sizeof(word), fds, &nfds, NULL, NULL), sizeof(word));
+    assert_true(word.type == INITMSG_SLAVE && word.first == 0 && nfds == 1);
+    assert_int_equal(write(fds[0], "x", 1), 1);
+    char byte = 0;
+    assert_int_equal(read(w.master, &byte, 1), 1);
+    assert_int_equal(byte, 'x');
+    fd_close(&fds[0]);
+    fd_close(&w.master);
+    fd_close(&kept);
+    finish();
+}
+
 static void descriptors_come_with_nothing_but_the_setup(void **state) {
     (void)state;
     begin_ready();
@@ -374,6 +414,7 @@ int main(void) {
         cmocka_unit_test(an_end_in_the_future_is_one_of_now),
         cmocka_unit_test(whatever_it_says_can_be_told),
         cmocka_unit_test(a_child_that_goes_on_talking_is_not_heard),
+        cmocka_unit_test(nobody_inside_has_the_master_of_a_terminal),
         cmocka_unit_test(descriptors_come_with_nothing_but_the_setup),
         cmocka_unit_test(a_child_that_waits_and_is_called_dead_is),
         cmocka_unit_test(children_that_die_are_not_made_as_fast_as_they_die),
