@@ -59,6 +59,9 @@ static void api_fork_reply(struct api_fork *f) {
 
 static void api_fork_finish(struct api_fork *f) {
     api_fork_drop(f);
+    for (uint32_t i = 0; i < f->asked; i++)
+        if (f->children[i].sandbox != NULL)
+            sandbox_release(f->children[i].sandbox);
     if (f->req != NULL)
         f->req->gone = NULL;
     if (f->error.status == 0 && f->req != NULL) {
@@ -106,6 +109,7 @@ static void api_fork_make(struct api_fork *f, const struct sandbox *sb) {
         sandbox_spec_done(&spec);
         if (c->sandbox == NULL)
             break;
+        sandbox_hold(c->sandbox); /* it may be gone before the last one is there */
         sync_inherit(sb, c->sandbox);
         f->waiting++;
         sandbox_wait_open(c->sandbox, &c->wait);

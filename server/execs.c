@@ -439,7 +439,12 @@ static void execs_gone(void *part) {
     execs_let_go(set);
 }
 
-/* Without having been gone: the server stops, and what runs goes on. */
+static bool execs_rests(const void *part) {
+    const struct execs *set = part;
+    return set->oldest == NULL && set->pins == 0;
+}
+
+/* Also without having been gone: the server stops, and what runs goes on. */
 static void execs_free(void *part) {
     struct execs *set = part;
     execs_leave(set);
@@ -448,7 +453,7 @@ static void execs_free(void *part) {
 }
 
 const struct sandbox_part_ops execs_part_ops = {
-    .free = execs_free, .adopted = execs_adopted, .gone = execs_gone};
+    .free = execs_free, .adopted = execs_adopted, .gone = execs_gone, .rests = execs_rests};
 
 struct execs *execs_of(const struct sandbox *sb) {
     return sandbox_part(sb, SANDBOX_EXECS);

@@ -386,8 +386,13 @@ static void fileop_run_lane_free(void *part) {
     free(lane);
 }
 
-static const struct sandbox_part_ops fileop_run_lane_ops = {.free = fileop_run_lane_free,
-                                                            .gone = fileop_run_lane_gone};
+static bool fileop_run_lane_rests(const void *part) {
+    const struct fileop_lane *lane = part;
+    return lane->first == NULL;
+}
+
+static const struct sandbox_part_ops fileop_run_lane_ops = {
+    .free = fileop_run_lane_free, .gone = fileop_run_lane_gone, .rests = fileop_run_lane_rests};
 
 static struct fileop_lane *fileop_run_lane(struct sandbox *sb) {
     struct fileop_lane *lane = sandbox_part(sb, SANDBOX_FILES);
@@ -440,15 +445,14 @@ struct fileop_run *fileop_run_start(struct sandbox *sb, const char *const *argv,
                                     bool upload, const struct fileop_run_ops *ops, void *arg,
                                     struct err *err) {
     enum sandbox_state state = sandbox_state(sb);
+    if (state != SANDBOX_READY && state != SANDBOX_PAUSED) {
+        err_set(err, ERR_STATE, 0, "The sandbox is not ready.");
+        return NULL;
+    }
     struct fileop_lane *lane = fileop_run_lane(sb);
     struct fileop_run *r = lane != NULL ? calloc(1, sizeof(*r)) : NULL;
     if (r == NULL) {
         err_set(err, ERR_SYSTEM, ENOMEM, "starting a file operation: out of memory");
-        return NULL;
-    }
-    if (state != SANDBOX_READY && state != SANDBOX_PAUSED) {
-        err_set(err, ERR_STATE, 0, "The sandbox is not ready.");
-        free(r);
         return NULL;
     }
     r->watch = strcmp(argv[0], "watch") == 0;

@@ -129,6 +129,9 @@ struct sandbox_part_ops {
                     size_t count);
     /* It is gone (after all tasks were told). May be NULL. */
     void (*gone)(void *part);
+    /* After that: does nothing of it go on any more, so that it may be freed? NULL = nothing does.
+     */
+    bool (*rests)(const void *part);
 };
 void *sandbox_part(const struct sandbox *sb, enum sandbox_part which); /* NULL = not set */
 void sandbox_part_set(struct sandbox *sb, enum sandbox_part which,

@@ -38,7 +38,7 @@ static int sandbox_import_one(struct sandboxes *s, int at, const char *id, const
     char *text = sb != NULL ? json_memory_dump(root, JSON_COMPACT) : NULL;
     if (text != NULL) {
         struct store_sandbox row = {.id = id,
-                                    .user = sb->spec.owner,
+                                    .user = sb->owner,
                                     .gone = sb->state == SANDBOX_GONE,
                                     .created_ms = sb->created_ms,
                                     .record = text,

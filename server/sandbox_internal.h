@@ -23,6 +23,7 @@
 /* How long a sandbox waits for a slot, and for its shard to come back. */
 #define SANDBOX_SLOT_MS 10000u
 #define SANDBOX_SHARD_MS 5000u
+#define SANDBOX_DETAIL_SIZE 160
 
 /* A request to the runner that DONE answers. */
 struct sandbox_op {
@@ -45,23 +46,21 @@ struct sandbox_kept {
     int fds[LINK_KEEP_FDS]; /* owned */
 };
 
-struct sandbox {
-    struct sandboxes *all; /* borrowed */
-    char id[SANDBOX_ID_SIZE];
+/* What there is of one as long as anything of it goes on. */
+struct sandbox_live {
+    struct sandbox *sandbox; /* its owner */
     struct sandbox_spec spec;
     struct quota_held held;
     struct hostmem_hold mem;
     struct processors_jail processors;
-    enum sandbox_state state;
-    bool detached; /* no connection to its shard: the runner may have it still */
-    bool frozen;   /* what the last FREEZE asked for, answered or not */
+    bool frozen; /* what the last FREEZE asked for, answered or not */
     unsigned restoring;
     char shard[LINK_NAME_MAX]; /* "" = none yet */
     struct link_jail *jail;
     struct link_jail *leaving; /* the one that is being closed */
 
-    uint64_t created_ms, expires_ms; /* since the epoch */
-    uint64_t expires_ns, used_ns;    /* monotonic: its end; last use */
+    uint64_t expires_ms;          /* since the epoch */
+    uint64_t expires_ns, used_ns; /* monotonic: its end; last use */
     uint32_t next_number, number_floor;
     uint64_t started, executions, layers, writes;
     uint64_t disk_bytes, inodes, mem_peak_bytes; /* from ENDs */
@@ -84,29 +83,48 @@ struct sandbox {
     struct loop_timer watchdog; /* waiting for a slot, for the shard, for an answer */
     int dir;                    /* -1 = not open */
     bool stored;                /* its directory is there */
-    bool row;                   /* so is its row … */
-    bool unsaved;               /* … but not as it should be: the store could not be written */
+    bool unsaved;               /* its row is not as it should be: the store could not be written */
     struct store_waiter written;
 
-    enum sandbox_end why; /* GONE */
-    char detail[160];     /* of `why`, "" = none */
+    char detail[SANDBOX_DETAIL_SIZE]; /* why it is gone, "" = nothing more */
     struct sandbox_failure failed;
-    uint64_t gone_ms;          /* since the epoch */
     struct sandbox_owed *owed; /* what tasks that were lost were counted as */
     size_t owed_count;
-    bool closing;             /* CLOSE was sent: it must not be freed */
-    bool forgotten;           /* free it when it is closed */
-    struct api_error failure; /* why it could not be opened */
+    bool closing;   /* CLOSE was sent: it must not be freed */
+    bool forgotten; /* free it when it is closed */
+    unsigned holds; /* sandbox_hold() */
+    bool large;     /* it is in the list of those … */
+    struct sandbox *large_next;
+    struct queue_node queued; /* OPENING: waits for a slot */
+};
 
+/* What is remembered of one that is gone, too. There may be SANDBOXES_GONE_MAX of them, so what
+ * only the others need is in `live`. */
+struct sandbox {
+    struct sandboxes *all;     /* borrowed */
+    struct sandbox_live *live; /* NULL: it is gone, and nothing of it goes on any more */
+    char id[SANDBOX_ID_SIZE];
+    enum sandbox_state state;
+    enum sandbox_end why;         /* GONE */
+    bool detached;                /* no connection to its shard: the runner may have it still */
+    bool row;                     /* it has one in the store */
+    uint64_t created_ms, gone_ms; /* since the epoch */
+    struct trace trace;           /* as in its spec */
+    char *detail;                 /* of one without `live`; NULL = none */
     struct sandbox *hash_next, *newer, *older;
     struct sandbox *gone_next; /* oldest first */
-    struct queue_node queued;  /* OPENING: waits for a slot */
+    char owner[];
 };
 
 /* --- sandbox.c -------------------------------------------------------------------------------- */
 
-struct sandbox *sandbox_new(struct sandboxes *all, struct err *err);
+struct sandbox *sandbox_new(struct sandboxes *all, const char *owner, struct err *err);
 void sandbox_free(struct sandbox *sb);
+/* Gives back what one that is gone does not need any more; true when it is done. False: it lives,
+ * or something of it goes on still. */
+bool sandbox_shrink(struct sandbox *sb);
+/* Its `live`, or an empty one; never NULL. */
+const struct sandbox_live *sandbox_left(const struct sandbox *sb);
 /* What the commands that ran when it ended have used, which the runner tells last (UINT64_MAX: it
  * could not): what was counted beyond that is given back. */
 void sandbox_settle(struct sandbox *sb, uint64_t cpu_ns);
@@ -177,10 +195,18 @@ int sandbox_import_all(struct sandboxes *s, DIR *dir, struct err *err);
 /* What whoever asked for one is told. */
 void sandboxes_not_written(const struct err *err, struct api_error *why);
 void sandboxes_opened(struct sandboxes *s, struct sandbox *sb);
-void sandboxes_gone(struct sandboxes *s, struct sandbox *sb);
 /* Takes it out of everything and frees it, now or when it is closed. */
 void sandboxes_forget(struct sandboxes *s, struct sandbox *sb);
 /* The runner has closed it. */
 void sandboxes_closed(struct sandboxes *s, struct sandbox *sb);
 void sandboxes_log(struct sandboxes *s, const struct sandbox *sb, const char *event,
                    const char *why);
+
+/* --- sandboxes_gone.c ------------------------------------------------------------------------- */
+
+/* It has just ended: what it held is given back, and it is remembered for a while. */
+void sandboxes_gone(struct sandboxes *s, struct sandbox *sb);
+/* Remembers it. */
+void sandboxes_gone_bury(struct sandboxes *s, struct sandbox *sb);
+/* It is about to be freed. */
+void sandboxes_gone_forget(struct sandboxes *s, const struct sandbox *sb);

@@ -14,26 +14,27 @@ static const char *sandbox_json_state(const struct sandbox *sb) {
     return names[sb->state];
 }
 
-static void sandbox_json_usage(struct json_out *j, const struct sandbox *sb) {
+static void sandbox_json_usage(struct json_out *j, const struct sandbox_live *live) {
     json_out_open(j, "usage", '{');
-    json_out_u64(j, "executions", sb->executions);
-    json_out_u64(j, "running", sb->command_count);
-    if (sb->measured) {
-        json_out_u64(j, "disk_bytes", sb->disk_bytes);
-        json_out_u64(j, "inodes", sb->inodes);
-        json_out_u64(j, "mem_peak_bytes", sb->mem_peak_bytes);
+    json_out_u64(j, "executions", live->executions);
+    json_out_u64(j, "running", live->command_count);
+    if (live->measured) {
+        json_out_u64(j, "disk_bytes", live->disk_bytes);
+        json_out_u64(j, "inodes", live->inodes);
+        json_out_u64(j, "mem_peak_bytes", live->mem_peak_bytes);
     }
     json_out_close(j, '}');
 }
 
 void sandbox_json_write(struct json_out *j, const char *key, const struct sandbox *sb) {
-    const struct sandbox_spec *spec = &sb->spec;
+    const struct sandbox_live *live = sandbox_left(sb);
+    const struct sandbox_spec *spec = &live->spec;
     char sha[65];
     json_out_open(j, key, '{');
     json_out_str(j, "id", sb->id);
     json_out_str(j, "state", sandbox_json_state(sb));
     json_out_u64(j, "created_at", sb->created_ms);
-    json_out_u64(j, "expires_at", sb->expires_ms);
+    json_out_u64(j, "expires_at", live->expires_ms);
     json_out_u64(j, "ttl_ms", spec->ttl_ms);
     json_out_u64(j, "idle_ms", spec->idle_ms);
     json_t *limits = limits_json_encode(&spec->limits);
@@ -56,7 +57,7 @@ void sandbox_json_write(struct json_out *j, const char *key, const struct sandbo
     else
         json_out_null(j, "from");
     json_out_tree(j, "metadata", spec->metadata);
-    sandbox_json_usage(j, sb);
-    trace_write(j, &spec->trace);
+    sandbox_json_usage(j, live);
+    trace_write(j, &sb->trace);
     json_out_close(j, '}');
 }

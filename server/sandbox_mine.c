@@ -8,7 +8,7 @@ struct sandbox *sandbox_mine(struct server *s, struct http_req *req, const char 
     struct api_error error = {0};
     char text[256];
     struct sandbox *sb = sandboxes_find(&s->sandboxes, id);
-    bool mine = sb != NULL && strcmp(sb->spec.owner, req->user_name) == 0;
+    bool mine = sb != NULL && strcmp(sb->owner, req->user_name) == 0;
     if (!mine || sb->state == SANDBOX_OPENING) {
         api_error_set(&error, 404, "not_found", NULL, "There is no such sandbox.");
     } else if (sb->state == SANDBOX_GONE) {

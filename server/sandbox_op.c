@@ -10,7 +10,7 @@ static void sandbox_op_watch(struct sandbox *sb);
 
 /* The first one that is not late. */
 static struct sandbox_op *sandbox_op_awaited(const struct sandbox *sb) {
-    struct sandbox_op *op = sb->ops;
+    struct sandbox_op *op = sb->live->ops;
     while (op != NULL && op->late)
         op = op->next;
     return op;
@@ -38,15 +38,15 @@ static void sandbox_op_overdue(void *arg) {
 static void sandbox_op_watch(struct sandbox *sb) {
     const struct sandbox_op *op = sandbox_op_awaited(sb);
     if (op == NULL)
-        loop_timer_stop(sb->all->loop, &sb->watchdog);
+        loop_timer_stop(sb->all->loop, &sb->live->watchdog);
     else
-        loop_timer_at(sb->all->loop, &sb->watchdog, op->due_ns, sandbox_op_overdue, sb, NULL);
+        loop_timer_at(sb->all->loop, &sb->live->watchdog, op->due_ns, sandbox_op_overdue, sb, NULL);
 }
 
 static struct sandbox_op *sandbox_op_new(struct sandbox *sb, enum wire_type what, const char *key,
                                          struct err *err) {
-    if (sb->jail == NULL || sb->detached ||
-        (sb->state != SANDBOX_READY && sb->state != SANDBOX_PAUSED)) {
+    if ((sb->state != SANDBOX_READY && sb->state != SANDBOX_PAUSED) || sb->detached ||
+        sb->live->jail == NULL) {
         err_set(err, ERR_STATE, 0, "the sandbox is not there now");
         return NULL;
     }
@@ -65,22 +65,22 @@ static struct sandbox_op *sandbox_op_add(struct sandbox *sb, struct sandbox_op *
     op->fn = fn;
     op->arg = arg;
     op->due_ns = clock_mono_ns() + sb->all->answer_ms * CLOCK_NS_PER_MS;
-    if (sb->ops == NULL)
-        sb->ops = op;
+    if (sb->live->ops == NULL)
+        sb->live->ops = op;
     else
-        sb->last_op->next = op;
-    sb->last_op = op;
+        sb->live->last_op->next = op;
+    sb->live->last_op = op;
     sandbox_op_watch(sb);
     return op;
 }
 
 static struct sandbox_op *sandbox_op_take(struct sandbox *sb) {
-    struct sandbox_op *op = sb->ops;
-    sb->ops = op->next;
-    if (sb->ops == NULL)
-        sb->last_op = NULL;
+    struct sandbox_op *op = sb->live->ops;
+    sb->live->ops = op->next;
+    if (sb->live->ops == NULL)
+        sb->live->last_op = NULL;
     if (op->what == WIRE_RESTORE)
-        sb->restoring--;
+        sb->live->restoring--;
     sandbox_op_watch(sb);
     return op;
 }
@@ -90,8 +90,8 @@ struct sandbox_op *sandbox_op_freeze(struct sandbox *sb, bool frozen, sandbox_op
     struct sandbox_op *op = sandbox_op_new(sb, WIRE_FREEZE, "", err);
     if (op == NULL)
         return NULL;
-    sb->frozen = frozen;
-    link_freeze(sb->jail, frozen);
+    sb->live->frozen = frozen;
+    link_freeze(sb->live->jail, frozen);
     return sandbox_op_add(sb, op, fn, arg);
 }
 
@@ -100,21 +100,21 @@ struct sandbox_op *sandbox_op_snapshot(struct sandbox *sb, const char *key, sand
     struct sandbox_op *op = sandbox_op_new(sb, WIRE_SNAPSHOT, key, err);
     if (op == NULL)
         return NULL;
-    link_snapshot(sb->jail, key);
+    link_snapshot(sb->live->jail, key);
     return sandbox_op_add(sb, op, fn, arg);
 }
 
 struct sandbox_op *sandbox_op_restore(struct sandbox *sb, const char *key, sandbox_op_fn *fn,
                                       void *arg, struct err *err) {
-    if (sb->state == SANDBOX_PAUSED || sb->frozen) {
+    if (sb->state == SANDBOX_PAUSED || sb->live->frozen) {
         err_set(err, ERR_STATE, 0, "the sandbox is paused");
         return NULL;
     }
     struct sandbox_op *op = sandbox_op_new(sb, WIRE_RESTORE, key, err);
     if (op == NULL)
         return NULL;
-    link_restore(sb->jail, key);
-    sb->restoring++;
+    link_restore(sb->live->jail, key);
+    sb->live->restoring++;
     return sandbox_op_add(sb, op, fn, arg);
 }
 
@@ -128,10 +128,10 @@ static void sandbox_op_frozen(struct sandbox *sb, const struct wire_done *done) 
     sb->state = state;
     sb->all->states[state]++;
     /* The last request counts: an answer to an earlier one does not undo it. */
-    for (const struct sandbox_op *op = sb->ops; op != NULL; op = op->next)
+    for (const struct sandbox_op *op = sb->live->ops; op != NULL; op = op->next)
         if (op->what == WIRE_FREEZE)
             return;
-    sb->frozen = done->frozen != 0;
+    sb->live->frozen = done->frozen != 0;
 }
 
 /* What the runner did, whoever asked for it. */
@@ -139,14 +139,14 @@ static void sandbox_op_apply(struct sandbox *sb, const struct wire_done *done) {
     if (done->what == WIRE_FREEZE)
         sandbox_op_frozen(sb, done);
     else if (done->code == 0)
-        sb->layers++;
+        sb->live->layers++;
     if (done->what == WIRE_SNAPSHOT && done->code == 0) {
-        sb->renewed = sb->depth >= 0 && sb->depth != (int64_t)done->depth;
-        sb->depth = (int64_t)done->depth;
+        sb->live->renewed = sb->live->depth >= 0 && sb->live->depth != (int64_t)done->depth;
+        sb->live->depth = (int64_t)done->depth;
     }
     if (done->what == WIRE_RESTORE) {
-        sb->depth = -1;
-        sb->writes++;
+        sb->live->depth = -1;
+        sb->live->writes++;
     }
 }
 
@@ -154,7 +154,7 @@ static void sandbox_op_apply(struct sandbox *sb, const struct wire_done *done) {
 static void sandbox_op_unheard(struct sandbox *sb, const struct wire_done *done) {
     struct log_line line;
     if (done->what == WIRE_SNAPSHOT && done->code == 0)
-        link_drop_snapshot(link_of(sb->jail), done->key);
+        link_drop_snapshot(link_of(sb->live->jail), done->key);
     log_begin(&line, sb->all->log, LOG_DEBUG, "sandbox_answer_unheard");
     log_str(&line, "sandbox", sb->id);
     log_u64(&line, "what", done->what);
@@ -164,8 +164,8 @@ static void sandbox_op_unheard(struct sandbox *sb, const struct wire_done *done)
 
 void sandbox_op_done(struct sandbox *sb, const struct wire_done *done) {
     struct sandbox_op *op = NULL;
-    if (sb->ops != NULL && done->what == (uint32_t)sb->ops->what &&
-        strcmp(done->key, sb->ops->key) == 0)
+    if (sb->live->ops != NULL && done->what == (uint32_t)sb->live->ops->what &&
+        strcmp(done->key, sb->live->ops->key) == 0)
         op = sandbox_op_take(sb);
     if (sb->state == SANDBOX_READY || sb->state == SANDBOX_PAUSED)
         sandbox_op_apply(sb, done);
@@ -180,7 +180,7 @@ void sandbox_op_done(struct sandbox *sb, const struct wire_done *done) {
 }
 
 void sandbox_op_fail_all(struct sandbox *sb) {
-    while (sb->ops != NULL) {
+    while (sb->live->ops != NULL) {
         struct sandbox_op *op = sandbox_op_take(sb);
         if (op->fn != NULL)
             op->fn(op->arg, sb, NULL);

@@ -29,15 +29,15 @@ static void sandbox_store_path(const struct sandbox *sb, char path[SANDBOX_STORE
 /* Opens its directory, making it when missing. */
 static int sandbox_store_open(struct sandbox *sb, struct err *err) {
     char path[SANDBOX_STORE_PATH_MAX];
-    if (sb->dir >= 0)
+    if (sb->live->dir >= 0)
         return 0;
     sandbox_store_path(sb, path);
     bool spare = sb->state == SANDBOX_OPENING && sandbox_spare_take(&sb->all->spare, path);
     if (!spare && mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_sys(err, "making %s", path);
-    sb->stored = true;
-    sb->dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return sb->dir < 0 ? err_sys(err, "opening %s", path) : 0;
+    sb->live->stored = true;
+    sb->live->dir = open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return sb->live->dir < 0 ? err_sys(err, "opening %s", path) : 0;
 }
 
 /* Writing. */
@@ -56,7 +56,7 @@ static json_t *sandbox_store_env(const struct request_env *env) {
 /* What one that is gone was made of is nobody's business any more, and may be large. */
 static json_t *sandbox_store_encode(const struct sandbox *sb) {
     static const struct request_env none = {0};
-    const struct sandbox_spec *spec = &sb->spec;
+    const struct sandbox_spec *spec = &sb->live->spec;
     bool gone = sb->state == SANDBOX_GONE;
     json_t *metadata = gone || spec->metadata == NULL ? json_object() : json_incref(spec->metadata);
     char sha[65], image[65], trace[TRACE_TEXT_SIZE];
@@ -67,20 +67,20 @@ static json_t *sandbox_store_encode(const struct sandbox *sb) {
         json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I}", "version",
                   SANDBOX_STORE_VERSION, "owner", spec->owner, "image", spec->image, "backend",
                   backend_name(spec->backend), "policy", spec->policy.name, "policy_sha256", sha,
-                  "shard", sb->shard, "disk", (json_int_t)spec->disk, "ttl_ms",
+                  "shard", sb->live->shard, "disk", (json_int_t)spec->disk, "ttl_ms",
                   (json_int_t)spec->ttl_ms, "idle_ms", (json_int_t)spec->idle_ms);
-    json_t *more = json_pack("{s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "limits",
-                             limits_json_encode(&spec->limits), "env",
-                             sandbox_store_env(gone ? &none : &spec->env), "metadata", metadata,
-                             "image_sha256", image, "from", spec->from, "trace", trace, "token",
-                             spec->token, "created_at", (json_int_t)sb->created_ms, "expires_at",
-                             (json_int_t)sb->expires_ms, "numbers", (json_int_t)sb->number_floor,
-                             "executions", (json_int_t)sb->executions);
+    json_t *more = json_pack(
+        "{s:o, s:o, s:o, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I}", "limits",
+        limits_json_encode(&spec->limits), "env", sandbox_store_env(gone ? &none : &spec->env),
+        "metadata", metadata, "image_sha256", image, "from", spec->from, "trace", trace, "token",
+        spec->token, "created_at", (json_int_t)sb->created_ms, "expires_at",
+        (json_int_t)sb->live->expires_ms, "numbers", (json_int_t)sb->live->number_floor,
+        "executions", (json_int_t)sb->live->executions);
     int rc = root != NULL && more != NULL ? json_object_update(root, more) : -1;
     if (rc == 0 && gone)
         rc = json_object_set_new(root, "gone",
                                  json_pack("{s:I, s:i, s:s}", "at", (json_int_t)sb->gone_ms, "why",
-                                           (int)sb->why, "detail", sb->detail));
+                                           (int)sb->why, "detail", sb->live->detail));
     json_decref(more);
     if (rc == 0)
         return root;
@@ -91,7 +91,7 @@ static json_t *sandbox_store_encode(const struct sandbox *sb) {
 /* What is written in a round may turn out at its end not to be there. */
 static void sandbox_store_committed(void *arg, int rc, const struct err *err) {
     struct sandbox *sb = arg;
-    sb->unsaved = rc < 0;
+    sb->live->unsaved = rc < 0;
     if (rc == 0)
         return;
     log_err(sb->all->log, LOG_ERROR, "sandbox_not_written", err);
@@ -112,20 +112,20 @@ int sandbox_store_write(struct sandbox *sb, struct err *err) {
     if (text == NULL)
         return err_set(err, ERR_SYSTEM, ENOMEM, "writing a sandbox down: out of memory");
     struct store_sandbox row = {.id = sb->id,
-                                .user = sb->spec.owner,
+                                .user = sb->owner,
                                 .gone = sb->state == SANDBOX_GONE,
                                 .created_ms = sb->created_ms,
                                 .record = text,
                                 .record_len = strlen(text)};
     int rc = store_sandboxes_put(store, &row, err);
     free(text);
-    sb->unsaved = rc < 0;
+    sb->live->unsaved = rc < 0;
     if (rc < 0)
         return -1;
     sb->row = true;
-    sb->written.fn = sandbox_store_committed;
-    sb->written.arg = sb;
-    store_then(store, &sb->written);
+    sb->live->written.fn = sandbox_store_committed;
+    sb->live->written.arg = sb;
+    store_then(store, &sb->live->written);
     return 0;
 }
 
@@ -214,7 +214,8 @@ static const char *sandbox_store_gone(const json_t *gone, struct sandbox *sb) {
         return NULL;
     if ((bad = sandbox_store_number(gone, "at", UINT64_MAX >> 1, &sb->gone_ms)) != NULL ||
         (bad = sandbox_store_number(gone, "why", SANDBOX_ENDS - 1, &why)) != NULL ||
-        (bad = sandbox_store_text(gone, "detail", sb->detail, sizeof(sb->detail))) != NULL)
+        (bad = sandbox_store_text(gone, "detail", sb->live->detail, sizeof(sb->live->detail))) !=
+            NULL)
         return bad;
     sb->why = (enum sandbox_end)why;
     sb->state = SANDBOX_GONE;
@@ -226,16 +227,17 @@ static const char *sandbox_store_fields(const json_t *root, struct sandbox *sb) 
     uint64_t floor = 0, version = 0;
     const char *bad;
     if ((bad = sandbox_store_number(root, "version", SANDBOX_STORE_VERSION, &version)) != NULL ||
-        (bad = sandbox_store_spec(root, &sb->spec)) != NULL ||
-        (bad = sandbox_store_text(root, "shard", sb->shard, sizeof(sb->shard))) != NULL ||
+        (bad = sandbox_store_spec(root, &sb->live->spec)) != NULL ||
+        (bad = sandbox_store_text(root, "shard", sb->live->shard, sizeof(sb->live->shard))) !=
+            NULL ||
         (bad = sandbox_store_number(root, "created_at", big, &sb->created_ms)) != NULL ||
-        (bad = sandbox_store_number(root, "expires_at", big, &sb->expires_ms)) != NULL ||
+        (bad = sandbox_store_number(root, "expires_at", big, &sb->live->expires_ms)) != NULL ||
         (bad = sandbox_store_number(root, "numbers", UINT32_MAX - SANDBOX_NUMBERS, &floor)) !=
             NULL ||
-        (bad = sandbox_store_number(root, "executions", big, &sb->executions)) != NULL)
+        (bad = sandbox_store_number(root, "executions", big, &sb->live->executions)) != NULL)
         return bad;
-    sb->next_number = (uint32_t)floor;
-    sb->number_floor = (uint32_t)floor; /* none is reserved yet */
+    sb->live->next_number = (uint32_t)floor;
+    sb->live->number_floor = (uint32_t)floor; /* none is reserved yet */
     sb->state = SANDBOX_READY;
     return sandbox_store_gone(json_object_get(root, "gone"), sb);
 }
@@ -243,15 +245,17 @@ static const char *sandbox_store_fields(const json_t *root, struct sandbox *sb) 
 /* The wall clock may have been set meanwhile: it is believed for what is left, within ttl_ms. */
 static void sandbox_store_clocks(struct sandbox *sb) {
     uint64_t now = clock_real_ms();
-    uint64_t left = sb->expires_ms > now ? sb->expires_ms - now : 0;
+    uint64_t left = sb->live->expires_ms > now ? sb->live->expires_ms - now : 0;
     if (left > SANDBOX_TTL_MAX_MS)
         left = SANDBOX_TTL_MAX_MS;
-    sb->expires_ns = clock_mono_ns() + left * CLOCK_NS_PER_MS;
+    sb->live->expires_ns = clock_mono_ns() + left * CLOCK_NS_PER_MS;
 }
 
 struct sandbox *sandbox_store_decode(struct sandboxes *all, const char *id,
                                      const struct json_t *root, struct err *err) {
-    struct sandbox *sb = sandbox_new(all, err);
+    const char *owner = json_string_value(json_object_get(root, "owner"));
+    bool fits = owner != NULL && strlen(owner) < SANDBOX_OWNER_SIZE; /* else it is found below */
+    struct sandbox *sb = sandbox_new(all, fits ? owner : "", err);
     if (sb == NULL)
         return NULL;
     const char *bad = NULL;
@@ -264,6 +268,7 @@ struct sandbox *sandbox_store_decode(struct sandboxes *all, const char *id,
         sandbox_free(sb);
         return NULL;
     }
+    sb->trace = sb->live->spec.trace;
     sandbox_store_clocks(sb);
     return sb;
 }
@@ -288,7 +293,8 @@ struct sandbox *sandbox_store_read(struct sandboxes *all, const struct store_san
 void sandbox_store_drop(struct sandbox *sb) {
     struct err err;
     err_clear(&err);
-    store_then_stop(sb->all->store, &sb->written);
+    if (sb->live != NULL)
+        store_then_stop(sb->all->store, &sb->live->written);
     if (sb->row && store_sandboxes_drop(sb->all->store, sb->id, &err) < 0)
         log_err(sb->all->log, LOG_WARN, "sandbox_not_forgotten", &err); /* the next start does */
     sb->row = false;

@@ -4,10 +4,10 @@ static void sandbox_wait_add(struct sandbox *sb, struct sandbox_wait *w, bool cl
     w->sandbox = sb;
     w->closed = closed;
     w->prev = NULL;
-    w->next = sb->waits;
+    w->next = sb->live->waits;
     if (w->next != NULL)
         w->next->prev = w;
-    sb->waits = w;
+    sb->live->waits = w;
 }
 
 void sandbox_wait_open(struct sandbox *sb, struct sandbox_wait *w) {
@@ -15,7 +15,7 @@ void sandbox_wait_open(struct sandbox *sb, struct sandbox_wait *w) {
 }
 
 bool sandbox_wait_closed(struct sandbox *sb, struct sandbox_wait *w) {
-    if (sb->state == SANDBOX_GONE && !sb->closing)
+    if (sb->live == NULL || (sb->state == SANDBOX_GONE && !sb->live->closing))
         return true;
     sandbox_wait_add(sb, w, true);
     return false;
@@ -28,7 +28,7 @@ void sandbox_wait_stop(struct sandbox_wait *w) {
     if (w->prev != NULL)
         w->prev->next = w->next;
     else
-        sb->waits = w->next;
+        sb->live->waits = w->next;
     if (w->next != NULL)
         w->next->prev = w->prev;
     w->sandbox = NULL;
@@ -36,7 +36,7 @@ void sandbox_wait_stop(struct sandbox_wait *w) {
 
 /* fn() may take other waits off the list, and frees its own: so it begins anew each time. */
 void sandbox_wait_tell(struct sandbox *sb, bool closed, const struct api_error *why) {
-    struct sandbox_wait *w = sb->waits;
+    struct sandbox_wait *w = sb->live->waits;
     while (w != NULL) {
         if (w->closed != closed) {
             w = w->next;
@@ -44,6 +44,6 @@ void sandbox_wait_tell(struct sandbox *sb, bool closed, const struct api_error *
         }
         sandbox_wait_stop(w);
         w->fn(w, why);
-        w = sb->waits;
+        w = sb->live->waits;
     }
 }

@@ -36,6 +36,7 @@ void sandboxes_done(struct sandboxes *s) {
         return;
     loop_defer_stop(s->loop, &s->dispatch);
     loop_timer_stop(s->loop, &s->forget);
+    loop_timer_stop(s->loop, &s->shrink);
     loop_timer_stop(s->loop, &s->rewrite);
     sandbox_spare_stop(&s->spare);
     queue_done(&s->queue);
@@ -56,8 +57,8 @@ void sandboxes_log(struct sandboxes *s, const struct sandbox *sb, const char *ev
     struct log_line line;
     log_begin(&line, s->log, LOG_INFO, event);
     log_str(&line, "sandbox", sb->id);
-    log_str(&line, "user", sb->spec.owner);
-    log_str(&line, "policy", sb->spec.policy.name);
+    log_str(&line, "user", sb->owner);
+    log_str(&line, "policy", sb->live->spec.policy.name);
     if (why != NULL)
         log_str(&line, "why", why);
     log_end(&line);
@@ -78,12 +79,12 @@ struct sandbox *sandboxes_find(const struct sandboxes *s, const char *id) {
 
 /* It lives: its places and its promises are taken. */
 static void sandboxes_charge(struct sandboxes *s, struct sandbox *sb) {
-    const uint64_t *limits = sb->spec.limits.values.v;
-    sb->held.box = true;
-    quota_hold_id(s->quota, &sb->held, sb->spec.token, sb->spec.owner);
-    quota_take(s->quota, &sb->held, QUOTA_SANDBOXES, 1);
-    quota_take(s->quota, &sb->held, QUOTA_MEM_BYTES, limits[LIMIT_MEM_BYTES]);
-    quota_take(s->quota, &sb->held, QUOTA_DISK_BYTES, limits[LIMIT_DISK_BYTES]);
+    const uint64_t *limits = sb->live->spec.limits.values.v;
+    sb->live->held.box = true;
+    quota_hold_id(s->quota, &sb->live->held, sb->live->spec.token, sb->owner);
+    quota_take(s->quota, &sb->live->held, QUOTA_SANDBOXES, 1);
+    quota_take(s->quota, &sb->live->held, QUOTA_MEM_BYTES, limits[LIMIT_MEM_BYTES]);
+    quota_take(s->quota, &sb->live->held, QUOTA_DISK_BYTES, limits[LIMIT_DISK_BYTES]);
 }
 
 static void sandboxes_insert(struct sandboxes *s, struct sandbox *sb) {
@@ -116,24 +117,26 @@ static void sandboxes_remove(struct sandboxes *s, struct sandbox *sb) {
     else
         s->oldest = sb->newer;
     s->states[sb->state]--;
-    quota_let_go(s->quota, &sb->held);
-    hostmem_give(s->mem, &sb->mem);
-    queue_remove(&s->queue, &sb->queued);
+    if (sb->live == NULL)
+        return;
+    quota_let_go(s->quota, &sb->live->held);
+    hostmem_give(s->mem, &sb->live->mem);
+    queue_remove(&s->queue, &sb->live->queued);
 }
 
 void sandboxes_forget(struct sandboxes *s, struct sandbox *sb) {
+    struct sandbox_live *live = sb->live;
+    sandboxes_gone_forget(s, sb);
     sandboxes_remove(s, sb);
-    loop_timer_stop(s->loop, &sb->life);
-    if (!sb->closing)
-        loop_timer_stop(s->loop, &sb->watchdog);
     sandbox_store_drop(sb);
-    if (sb->stored)
+    if (live != NULL && live->stored)
         sandbox_store_remove(s, sb->id);
-    if (!sb->closing) {
+    if (live == NULL || !live->closing) {
         sandbox_free(sb);
         return;
     }
-    sb->forgotten = true;
+    loop_timer_stop(s->loop, &live->life);
+    live->forgotten = true;
     sb->newer = NULL;
     sb->older = s->forgotten;
     if (sb->older != NULL)
@@ -142,7 +145,7 @@ void sandboxes_forget(struct sandboxes *s, struct sandbox *sb) {
 }
 
 void sandboxes_closed(struct sandboxes *s, struct sandbox *sb) {
-    if (!sb->forgotten)
+    if (!sb->live->forgotten)
         return;
     if (sb->newer != NULL)
         sb->newer->older = sb->older;
@@ -151,59 +154,6 @@ void sandboxes_closed(struct sandboxes *s, struct sandbox *sb) {
     if (sb->older != NULL)
         sb->older->newer = sb->newer;
     sandbox_free(sb);
-}
-
-/* Those that are gone are remembered for a while. */
-
-static void sandboxes_forget_old(void *arg) {
-    struct sandboxes *s = arg;
-    uint64_t now = clock_real_ms();
-    while (s->gone_oldest != NULL) {
-        struct sandbox *sb = s->gone_oldest;
-        if (s->gone_count <= SANDBOXES_GONE_MAX && sb->gone_ms + s->gone_ms > now)
-            break;
-        s->gone_oldest = sb->gone_next;
-        if (s->gone_oldest == NULL)
-            s->gone_newest = NULL;
-        s->gone_count--;
-        sandboxes_forget(s, sb);
-    }
-    if (s->gone_oldest == NULL)
-        return;
-    uint64_t due = s->gone_oldest->gone_ms + s->gone_ms;
-    uint64_t left = due > now ? due - now : 0;
-    loop_timer_at(s->loop, &s->forget, clock_mono_ns() + left * CLOCK_NS_PER_MS + CLOCK_NS_PER_S,
-                  sandboxes_forget_old, s, NULL);
-}
-
-static void sandboxes_bury(struct sandboxes *s, struct sandbox *sb) {
-    sb->gone_next = NULL;
-    if (s->gone_newest != NULL)
-        s->gone_newest->gone_next = sb;
-    else
-        s->gone_oldest = sb;
-    s->gone_newest = sb;
-    s->gone_count++;
-    if (s->forget.slot == 0 || s->gone_count > SANDBOXES_GONE_MAX)
-        loop_timer_at(s->loop, &s->forget, clock_mono_ns() + CLOCK_NS_PER_MS, sandboxes_forget_old,
-                      s, NULL);
-}
-
-void sandboxes_gone(struct sandboxes *s, struct sandbox *sb) {
-    struct err err;
-    err_clear(&err);
-    if (sandbox_store_write(sb, &err) < 0)
-        log_err(s->log, LOG_ERROR, "sandbox_not_written", &err);
-    if (s->options.gone != NULL)
-        s->options.gone(s->options.arg, sb);
-    quota_let_go(s->quota, &sb->held);
-    hostmem_give(s->mem, &sb->mem);
-    sandbox_spec_done(&sb->spec);
-    fd_close(&sb->dir);
-    if (sb->stored)
-        sandbox_store_remove(s, sb->id);
-    sb->stored = false;
-    sandboxes_bury(s, sb);
 }
 
 /* Waiting for a slot. */
@@ -235,7 +185,7 @@ static void sandboxes_rewrite(void *arg) {
     struct err err;
     err_clear(&err);
     for (struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
-        if (sb->unsaved && sandbox_store_write(sb, &err) < 0)
+        if (sb->live != NULL && sb->live->unsaved && sandbox_store_write(sb, &err) < 0)
             return; /* it is sick again */
 }
 
@@ -250,28 +200,29 @@ static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_
     bool known = false;
     struct link *link;
     err_clear(&err);
-    if (sandboxes_live(s) + (sb->queued.queued ? 1 : 0) > s->options.live_max)
+    if (sandboxes_live(s) + (sb->live->queued.queued ? 1 : 0) > s->options.live_max)
         return 0;
-    if (sb->spec.shard[0] != '\0') {
-        link = links_find(s->links, sb->spec.shard);
+    if (sb->live->spec.shard[0] != '\0') {
+        link = links_find(s->links, sb->live->spec.shard);
         if (link == NULL || link->state != LINK_READY)
             return api_error_set(why, 410, "gone", "/from",
                                  "The runner that had the snapshot is not there any more.");
         if (!link_has_sandbox_room(link))
             return 0;
     } else {
-        const struct wire_policy *p = &sb->spec.policy;
-        const struct links_wish wish = {p->name, p->sha256, sb->spec.backend};
+        const struct wire_policy *p = &sb->live->spec.policy;
+        const struct links_wish wish = {p->name, p->sha256, sb->live->spec.backend};
         link = links_pick_sandbox(s->links, &wish, &known);
-        if (link == NULL && !known && links_first_ready_of(s->links, sb->spec.backend) != NULL)
+        if (link == NULL && !known &&
+            links_first_ready_of(s->links, sb->live->spec.backend) != NULL)
             return api_error_set(why, 503, "policy_changed", "/policy",
                                  "The policy changed meanwhile. Try again.");
         if (link == NULL)
             return 0;
     }
-    if (!hostmem_fits(s->mem, sb->spec.limits.values.v[LIMIT_MEM_BYTES]))
+    if (!hostmem_fits(s->mem, sb->live->spec.limits.values.v[LIMIT_MEM_BYTES]))
         return 0;
-    hostmem_take(s->mem, &sb->mem, sb->spec.limits.values.v[LIMIT_MEM_BYTES], true);
+    hostmem_take(s->mem, &sb->live->mem, sb->live->spec.limits.values.v[LIMIT_MEM_BYTES], true);
     if (sandbox_life_open(sb, link, &err) < 0) {
         log_err(s->log, LOG_ERROR, "sandbox_not_opened", &err);
         return api_error_memory(why);
@@ -284,7 +235,9 @@ static int sandboxes_launch(struct sandboxes *s, struct sandbox *sb, struct api_
 }
 
 static struct sandbox *sandboxes_of_node(struct queue_node *node) {
-    return (struct sandbox *)(void *)((char *)node - offsetof(struct sandbox, queued));
+    const struct sandbox_live *live =
+        (const void *)((char *)node - offsetof(struct sandbox_live, queued));
+    return live->sandbox;
 }
 
 /* One that only a certain shard can make waits for that one; its user's others wait behind it, and
@@ -296,7 +249,7 @@ static void sandboxes_dispatch(void *arg) {
         struct sandbox *sb = sandboxes_of_node(node);
         struct api_error why;
         int rc = sandboxes_launch(s, sb, &why);
-        if (rc == 0 && sb->spec.shard[0] == '\0')
+        if (rc == 0 && sb->live->spec.shard[0] == '\0')
             break;
         if (rc == 0) {
             queue_aside(&s->queue, node);
@@ -327,12 +280,13 @@ bool sandboxes_may_queue(const struct sandboxes *s, const char *user, size_t cou
 }
 
 static int sandboxes_enqueue(struct sandboxes *s, struct sandbox *sb, struct api_error *error) {
-    struct queue_entry entry = {.user = sb->spec.owner,
-                                .weight = sb->held.user != NULL ? sb->held.user->weight : 0,
+    struct queue_entry entry = {.user = sb->owner,
+                                .weight =
+                                    sb->live->held.user != NULL ? sb->live->held.user->weight : 0,
                                 .lane = QUEUE_NORMAL};
-    if (queue_push(&s->queue, &sb->queued, &entry, NULL) < 0)
+    if (queue_push(&s->queue, &sb->live->queued, &entry, NULL) < 0)
         return api_error_memory(error);
-    loop_timer_at(s->loop, &sb->watchdog, clock_mono_ns() + SANDBOX_SLOT_MS * CLOCK_NS_PER_MS,
+    loop_timer_at(s->loop, &sb->live->watchdog, clock_mono_ns() + SANDBOX_SLOT_MS * CLOCK_NS_PER_MS,
                   sandboxes_no_room, sb, NULL);
     sandboxes_room(s);
     return 0;
@@ -349,7 +303,7 @@ static int sandboxes_name(struct sandboxes *s, struct sandbox *sb, struct api_er
 
 /* Its row is written while the runner works. */
 static int sandboxes_begin(struct sandboxes *s, struct sandbox *sb, struct api_error *error) {
-    bool first = s->queue.count == 0 || sb->spec.shard[0] != '\0';
+    bool first = s->queue.count == 0 || sb->live->spec.shard[0] != '\0';
     int rc = first ? sandboxes_launch(s, sb, error) : 0;
     if (rc == 0)
         rc = sandboxes_enqueue(s, sb, error);
@@ -358,7 +312,7 @@ static int sandboxes_begin(struct sandboxes *s, struct sandbox *sb, struct api_e
 
 struct sandbox *sandboxes_create(struct sandboxes *s, struct sandbox_spec *spec,
                                  struct api_error *error) {
-    struct sandbox *sb = sandbox_new(s, NULL);
+    struct sandbox *sb = sandbox_new(s, spec->owner, NULL);
     if (sb == NULL || sandboxes_name(s, sb, error) < 0) {
         if (sb == NULL)
             api_error_memory(error);
@@ -369,15 +323,16 @@ struct sandbox *sandboxes_create(struct sandboxes *s, struct sandbox_spec *spec,
         sandbox_free(sb);
         return NULL;
     }
-    sb->spec = *spec;
+    sb->live->spec = *spec;
+    sb->trace = spec->trace;
     sb->state = SANDBOX_OPENING;
     sb->created_ms = clock_real_ms();
-    sb->expires_ms = sb->created_ms + spec->ttl_ms;
-    sb->expires_ns = clock_mono_ns() + spec->ttl_ms * CLOCK_NS_PER_MS;
+    sb->live->expires_ms = sb->created_ms + spec->ttl_ms;
+    sb->live->expires_ns = clock_mono_ns() + spec->ttl_ms * CLOCK_NS_PER_MS;
     sandboxes_insert(s, sb);
     if (sandboxes_begin(s, sb, error) < 0) {
-        memset(&sb->spec.env, 0, sizeof(sb->spec.env)); /* still the caller's */
-        sb->spec.metadata = NULL;
+        memset(&sb->live->spec.env, 0, sizeof(sb->live->spec.env)); /* still the caller's */
+        sb->live->spec.metadata = NULL;
         sandbox_life_end(sb, SANDBOX_END_DELETED, NULL);
         return NULL;
     }
@@ -411,13 +366,14 @@ static void sandboxes_close_unknown(struct sandboxes *s, struct link *l, const c
 void sandboxes_ready(struct sandboxes *s, struct link *l) {
     for (size_t i = 0; i < l->kept.count; i++) {
         struct sandbox *sb = sandboxes_find(s, l->kept.items[i].key);
-        if (sb != NULL && sb->detached && sb->jail == NULL && strcmp(sb->shard, l->name) == 0)
+        if (sb != NULL && sb->detached && sb->live->jail == NULL &&
+            strcmp(sb->live->shard, l->name) == 0)
             sandbox_life_adopt(sb, l);
         else
             sandboxes_close_unknown(s, l, l->kept.items[i].key);
     }
     for (struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
-        if (sb->detached && sb->jail == NULL && strcmp(sb->shard, l->name) == 0)
+        if (sb->detached && sb->live->jail == NULL && strcmp(sb->live->shard, l->name) == 0)
             sandbox_life_end(sb, SANDBOX_END_RUNNER_ENDED, NULL);
     if (s->options.reconciled != NULL)
         s->options.reconciled(s->options.arg, l);
@@ -425,20 +381,20 @@ void sandboxes_ready(struct sandboxes *s, struct link *l) {
 
 void sandboxes_dead(struct sandboxes *s, const char *shard) {
     for (struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
-        if (sb->detached && sb->jail == NULL && strcmp(sb->shard, shard) == 0)
+        if (sb->detached && sb->live->jail == NULL && strcmp(sb->live->shard, shard) == 0)
             sandbox_life_end(sb, SANDBOX_END_RUNNER_DIED, NULL);
 }
 
 bool sandboxes_adopting(const struct sandboxes *s) {
     for (const struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
-        if (sb->detached && sb->jail != NULL)
+        if (sb->detached && sb->live->jail != NULL)
             return true;
     return false;
 }
 
 bool sandboxes_unsettled(const struct sandboxes *s, const char *owner) {
     for (const struct sandbox *sb = s->newest; sb != NULL; sb = sb->older)
-        if (sb->detached && strcmp(sb->spec.owner, owner) == 0)
+        if (sb->detached && strcmp(sb->owner, owner) == 0)
             return true;
     return false;
 }
@@ -495,8 +451,7 @@ static void sandboxes_read_row(void *arg, const struct store_sandbox *row) {
             sandboxes_read_bad(f, row->id, &err);
         return;
     }
-    if (sb->state == SANDBOX_GONE)
-        sandbox_spec_done(&sb->spec);
+    sandbox_shrink(sb);
     f->items[f->count++] = sb;
 }
 
@@ -512,7 +467,7 @@ static void sandboxes_load(struct sandboxes *s, struct sandboxes_found *f) {
             f->items[gone++] = sb;
             continue;
         }
-        hostmem_take(s->mem, &sb->mem, sb->spec.limits.values.v[LIMIT_MEM_BYTES], true);
+        hostmem_take(s->mem, &sb->live->mem, sb->live->spec.limits.values.v[LIMIT_MEM_BYTES], true);
         sandbox_life_detach(sb);
         sandbox_life_arm(sb);
         if (s->options.loaded != NULL)
@@ -520,7 +475,7 @@ static void sandboxes_load(struct sandboxes *s, struct sandboxes_found *f) {
     }
     qsort(f->items, gone, sizeof(*f->items), sandboxes_by_end);
     for (size_t i = 0; i < gone; i++)
-        sandboxes_bury(s, f->items[i]);
+        sandboxes_gone_bury(s, f->items[i]);
 }
 
 /* Directories of sandboxes that are gone, or that nobody knows. */

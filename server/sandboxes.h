@@ -99,6 +99,8 @@ struct sandboxes {
     size_t states[SANDBOX_GONE + 1]; /* how many are in each */
     struct loop_defer dispatch;
     struct loop_timer forget, rewrite;
+    struct sandbox *large;    /* gone, and not small yet … */
+    struct loop_timer shrink; /* … as they will be soon */
     struct sandbox_spare spare;
 };
 
@@ -169,7 +171,12 @@ void sandbox_op_forget(struct sandbox_op *op);
 struct json_out;
 void sandbox_json_write(struct json_out *j, const char *key, const struct sandbox *sb);
 
+/* Of one that is gone little is left a moment later: its id, its owner, its trace, when and why.
+ * Whatever else is asked for is empty then, unless somebody holds it. */
+void sandbox_hold(struct sandbox *sb); /* not one that is gone */
+void sandbox_release(struct sandbox *sb);
 const struct sandbox_spec *sandbox_spec(const struct sandbox *sb);
+const struct trace *sandbox_trace(const struct sandbox *sb);
 struct link *sandbox_link(const struct sandbox *sb); /* NULL = no connection */
 const char *sandbox_shard(const struct sandbox *sb);
 const struct link_jail *sandbox_jail(const struct sandbox *sb); /* NULL = it has none now */

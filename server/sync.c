@@ -11,10 +11,11 @@
 
 static void sync_part_free(void *part);
 static void sync_part_gone(void *part);
+static bool sync_part_rests(const void *part);
 static void sync_begin(void *arg);
 
-static const struct sandbox_part_ops sync_part_ops = {.free = sync_part_free,
-                                                      .gone = sync_part_gone};
+static const struct sandbox_part_ops sync_part_ops = {
+    .free = sync_part_free, .gone = sync_part_gone, .rests = sync_part_rests};
 
 /* Operations. */
 
@@ -183,6 +184,11 @@ static void sync_part_gone(void *arg) {
         op->part = NULL;
         sync_fail(op, &none);
     }
+}
+
+static bool sync_part_rests(const void *arg) {
+    const struct sync_part *part = arg;
+    return part->first == NULL;
 }
 
 static void sync_part_free(void *arg) {

@@ -96,7 +96,7 @@ static bool traces_gather_sandbox(const struct sandbox *sb, struct traces_list *
         return false;
     n->kind = TRACES_SANDBOX;
     (void)str_copy(n->id, sizeof(n->id), sandbox_id(sb));
-    n->trace = sandbox_spec(sb)->trace;
+    n->trace = *sandbox_trace(sb);
     struct sandbox_sight times = sandbox_sight(sb);
     n->created_ms = times.created_ms;
     n->state = states[sandbox_state(sb)];
@@ -107,7 +107,7 @@ static bool traces_gather_sandbox(const struct sandbox *sb, struct traces_list *
 
 static bool traces_gather_in(const struct sandbox *sb, const uint8_t *id, struct traces_list *out) {
     const struct execs *set = execs_of(sb);
-    if (traces_gather_is(&sandbox_spec(sb)->trace, id) && !traces_gather_sandbox(sb, out))
+    if (traces_gather_is(sandbox_trace(sb), id) && !traces_gather_sandbox(sb, out))
         return false;
     for (const struct exec *x = set != NULL ? set->oldest : NULL; x != NULL; x = x->newer)
         if (traces_gather_is(&x->trace, id) && !traces_gather_exec(x, sandbox_id(sb), out))

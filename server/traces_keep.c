@@ -45,5 +45,5 @@ void traces_keep_sandbox(struct server *s, const struct sandbox *sb) {
         .created_ms = times.created_ms,
         .duration_ms = times.gone_ms > times.created_ms ? times.gone_ms - times.created_ms : 0,
         .exit_code = UINT64_MAX};
-    traces_keep(s, &span, &sandbox_spec(sb)->trace);
+    traces_keep(s, &span, sandbox_trace(sb));
 }
