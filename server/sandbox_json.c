@@ -56,7 +56,12 @@ void sandbox_json_write(struct json_out *j, const char *key, const struct sandbo
         json_out_str(j, "from", spec->origin);
     else
         json_out_null(j, "from");
-    json_out_tree(j, "metadata", spec->metadata);
+    if (spec->metadata != NULL) {
+        json_out_tree(j, "metadata", spec->metadata);
+    } else {
+        json_out_open(j, "metadata", '{');
+        json_out_close(j, '}');
+    }
     sandbox_json_usage(j, live);
     trace_write(j, &sb->trace);
     json_out_close(j, '}');
