@@ -9,6 +9,7 @@
 #include "link.h"
 #include "log.h"
 #include "loop.h"
+#include "warm_share.h"
 
 #define LINKS_MAX 64
 
@@ -31,6 +32,7 @@ struct links {
     struct link_watch link_watch;
     struct link *items[LINKS_MAX]; /* in the order of their names */
     size_t count;
+    struct warm_share warm; /* who takes the jails that they keep ready */
     struct loop_timer scan;
     uint64_t wait_ms;     /* until the next attempt while something is missing */
     uint64_t look_ms;     /* until the next look while nothing is */

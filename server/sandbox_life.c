@@ -263,6 +263,8 @@ int sandbox_life_open(struct sandbox *sb, struct link *link, struct err *err) {
     admit_jail_limits(&sb->live->spec.limits.values, &sb->live->spec.policy, &open.limits);
     open.network = WIRE_NETWORK_NONE;
     open.flags = WIRE_OPEN_SANDBOX;
+    if (warm_share_start(&sb->all->links->warm, sandbox_owner(sb), clock_mono_ns()))
+        open.flags |= WIRE_OPEN_MODEST;
     open.disk = sb->live->spec.disk;
     str_copy(open.key, sizeof(open.key), sb->id);
     str_copy(open.from, sizeof(open.from), sb->live->spec.from);

@@ -271,6 +271,12 @@ static void pool_expire(struct pool *p, uint64_t now) {
     }
 }
 
+/* How many there are to be before refills stand back again, once somebody modest has come near to
+ * what is for others: so he seldom has to wait. */
+static unsigned pool_rush_until(const struct pool_kind *k) {
+    return k->want - k->want / 4;
+}
+
 static void pool_tick(void *arg) {
     struct pool *p = arg;
     struct err err;
@@ -290,11 +296,15 @@ static void pool_tick(void *arg) {
         return;
     }
     uint64_t due_ns = pool_refill_due(&p->refill, k->count, k->want, now);
-    if (now < due_ns) {
+    k->rush = k->rush && k->count < pool_rush_until(k);
+    if (now < due_ns && !k->rush) {
         pool_later(p, due_ns);
         return;
     }
     struct jail *jail = pool_make(p, k, &err);
+    if (jail == NULL && k->rush) {
+        pool_room(p); /* who waits for it learns why there is none */
+    }
     if (jail == NULL && err.kind == ERR_INVALID && !k->keep) {
         pool_forget(p, k); /* its image was removed: whoever asks for it is told */
         pool_later(p, now);
@@ -436,6 +446,23 @@ void pool_free(struct pool *p) {
     free(p);
 }
 
+static uint32_t pool_warm(const struct pool_kind *k) {
+    uint32_t warm = 0;
+    for (unsigned n = 0; n < k->count; n++) {
+        warm += k->jail[n]->state == JAIL_READY;
+    }
+    return warm;
+}
+
+/* Is what is ready for others? Not when more of it may not be made for a while. */
+static bool pool_holds_back(struct pool *p, struct pool_kind *k, uint64_t now) {
+    if (k->count < pool_rush_until(k)) {
+        k->rush = true;
+        pool_later(p, now);
+    }
+    return k->want > 1 && pool_warm(k) <= k->want / 2 && now >= k->backoff.until_ns;
+}
+
 /* The warm jail that is ready, else one that is being made. */
 static struct jail *pool_pick(struct pool *p, struct pool_kind *k) {
     struct jail *best = NULL;
@@ -496,6 +523,9 @@ int pool_take(struct pool *p, const struct pool_wish *wish, const struct jail_ev
     if (pool_kind_check_image(k, wish->image_sha256, err) != 0) {
         return -1;
     }
+    if (wish->modest && pool_holds_back(p, k, now)) {
+        return 1;
+    }
     struct jail *got = pool_pick(p, k);
     if (got == NULL && p->cfg.host->building >= POOL_BUILDS_MAX) {
         return 1;
@@ -540,14 +570,6 @@ void pool_began(struct pool *p) {
 
 void pool_ended(struct pool *p) {
     pool_later(p, pool_refill_ended(&p->refill, clock_mono_ns()));
-}
-
-static uint32_t pool_warm(const struct pool_kind *k) {
-    uint32_t warm = 0;
-    for (unsigned n = 0; n < k->count; n++) {
-        warm += k->jail[n]->state == JAIL_READY;
-    }
-    return warm;
 }
 
 void pool_kinds(const struct pool *p,

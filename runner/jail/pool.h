@@ -5,7 +5,10 @@
  * of policy and image. The default policy with image "host" is kept warm from the start, any other
  * kind from its first use until it has not been asked for in a while. Refilling stands back for
  * what runs (pool_refill.h); only an empty pool is refilled at once, and one whose jails die as
- * they wait after growing pauses (pool_backoff.h). */
+ * they wait after growing pauses (pool_backoff.h).
+ *
+ * Who has had many (pool_wish.modest) gets nothing of the last half of those that are ready: he
+ * waits for the next that are made; and where he has left few, they are made without a pause. */
 #pragma once
 
 #include <stdint.h>
@@ -58,14 +61,15 @@ void pool_free(struct pool *pool);
 /* Hands out a jail of this kind: warm, or one that is being made (`ready` of the new owner's events
  * follows). From now on events go to `events`/`arg`; the owner calls pool_settled() from `ready`,
  * `failed` and `gone`, and pool_release() from `gone`.
- * Returns 0, or 1: as many are being made as is good for those that run already, or every slot is
- * taken; ask again when `room` is called. -1: ERR_INVALID: no such image, not that one, or not
- * allowed by the policy; ERR_STATE: stopping. */
+ * Returns 0, or 1: as many are being made as is good for those that run already, every slot is
+ * taken, or what is ready is for others; ask again when `room` is called. -1: ERR_INVALID: no such
+ * image, not that one, or not allowed by the policy; ERR_STATE: stopping. */
 struct pool_wish {
     const struct policy *policy;
     const char *image;
     const uint8_t *image_sha256; /* 32 bytes: what it must be; zeros for "host" of native jails */
     bool stays;                  /* it counts as a sandbox */
+    bool modest;                 /* the last half of those that are ready are for others */
 };
 int pool_take(struct pool *pool, const struct pool_wish *wish, const struct jail_events *events,
               void *arg, struct jail **jail, struct err *err);

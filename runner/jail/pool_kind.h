@@ -23,6 +23,7 @@ struct pool_kind {
     struct pool_image made_of;
     bool keep; /* kept warm whether asked for or not */
     struct pool_backoff backoff;
+    bool rush; /* refills do not stand back for what runs */
     uint64_t used_ns;
     unsigned want;
     unsigned count; /* building and ready, in jail[] */

@@ -70,7 +70,7 @@ static void session_close(struct session *s, const char *why) {
             session_jail_free(e);
         } /* else: its sender is further up and frees it */
     }
-    s->wait_first = s->wait_last = NULL;
+    s->line = s->modest = (struct session_line){NULL, NULL};
     s->cfg->closed(s->cfg->arg, why);
     session_free_if_done(s);
 }
@@ -124,7 +124,7 @@ void session_remove(struct session *s, struct session_jail *e) {
 }
 
 void session_room(struct session *s) {
-    if (s->wait_first != NULL) {
+    if (s->line.first != NULL || s->modest.first != NULL) {
         s->room = true;
         loop_defer(s->cfg->loop, &s->defer, session_deferred, s);
     }

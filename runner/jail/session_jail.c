@@ -126,32 +126,46 @@ static const struct jail_events session_jail_events = {
     .gone = session_jail_gone,
 };
 
-/* The line for jails. */
+/* The lines for jails. */
 
-static void session_wait_add(struct session *s, struct session_jail *e) {
-    e->waiting = true;
-    e->wait_next = NULL;
-    if (s->wait_last != NULL) {
-        s->wait_last->wait_next = e;
-    } else {
-        s->wait_first = e;
-    }
-    s->wait_last = e;
+static struct session_line *session_line_of(const struct session_jail *e) {
+    return e->modest ? &e->session->modest : &e->session->line;
 }
 
-static void session_wait_remove(struct session *s, struct session_jail *e) {
+static void session_wait_add(struct session_jail *e) {
+    struct session_line *line = session_line_of(e);
+    e->waiting = true;
+    e->wait_next = NULL;
+    if (line->last != NULL) {
+        line->last->wait_next = e;
+    } else {
+        line->first = e;
+    }
+    line->last = e;
+}
+
+static void session_wait_again(struct session_jail *e) {
+    struct session_line *line = session_line_of(e);
+    e->waiting = true;
+    e->wait_next = line->first;
+    line->first = e;
+    line->last = line->last != NULL ? line->last : e;
+}
+
+static void session_wait_remove(struct session_jail *e) {
+    struct session_line *line = session_line_of(e);
     struct session_jail *before = NULL;
-    for (struct session_jail *i = s->wait_first; i != NULL; before = i, i = i->wait_next) {
+    for (struct session_jail *i = line->first; i != NULL; before = i, i = i->wait_next) {
         if (i != e) {
             continue;
         }
         if (before != NULL) {
             before->wait_next = e->wait_next;
         } else {
-            s->wait_first = e->wait_next;
+            line->first = e->wait_next;
         }
-        if (s->wait_last == e) {
-            s->wait_last = before;
+        if (line->last == e) {
+            line->last = before;
         }
         e->waiting = false;
         return;
@@ -163,7 +177,8 @@ static bool session_admit(struct session_jail *e) {
     const struct pool_wish wish = {.policy = e->policy,
                                    .image = e->image,
                                    .image_sha256 = e->image_sha256,
-                                   .stays = e->sandbox};
+                                   .stays = e->sandbox,
+                                   .modest = e->modest};
     struct err why;
     int rc = pool_take(e->cfg->pool, &wish, &session_jail_events, e, &e->jail, &why);
     if (rc < 0) {
@@ -177,14 +192,11 @@ static bool session_admit(struct session_jail *e) {
 }
 
 void session_admit_waiting(struct session *s) {
-    while (s->wait_first != NULL) {
-        struct session_jail *e = s->wait_first;
-        session_wait_remove(s, e);
+    while (s->line.first != NULL || s->modest.first != NULL) {
+        struct session_jail *e = s->line.first != NULL ? s->line.first : s->modest.first;
+        session_wait_remove(e);
         if (!session_admit(e)) {
-            e->wait_next = s->wait_first;
-            s->wait_first = e;
-            s->wait_last = s->wait_last != NULL ? s->wait_last : e;
-            e->waiting = true;
+            session_wait_again(e);
             return;
         }
     }
@@ -192,8 +204,9 @@ void session_admit_waiting(struct session *s) {
 
 static void session_admit_or_wait(struct session_jail *e) {
     struct session *s = e->session;
-    if (s->wait_first != NULL || !session_admit(e)) {
-        session_wait_add(s, e);
+    bool others = s->line.first != NULL || (e->modest && s->modest.first != NULL);
+    if (others || !session_admit(e)) {
+        session_wait_add(e);
     }
 }
 
@@ -210,6 +223,7 @@ static struct session_jail *session_jail_new(struct session *s, const struct wir
     e->opened_ns = clock_mono_ns();
     e->limits = q->limits;
     e->sandbox = q->flags & WIRE_OPEN_SANDBOX;
+    e->modest = q->flags & WIRE_OPEN_MODEST;
     e->disk = (enum wire_disk)q->disk;
     (void)str_copy(e->image, sizeof e->image, q->image);
     memcpy(e->image_sha256, q->image_sha256, sizeof e->image_sha256);
@@ -289,7 +303,7 @@ void session_close_jail(struct session *s, uint64_t id) {
     if (e != NULL && e->jail != NULL) {
         session_kill_jail(e);
     } else if (e != NULL && e->waiting) {
-        session_wait_remove(s, e);
+        session_wait_remove(e);
         session_send_closed(e);
     }
 }

@@ -48,6 +48,7 @@ struct session_jail {
     struct session_jail *hash_next;   /* of those with a like number */
     struct session_jail *wait_next;
     bool waiting; /* for the pool to make it a jail */
+    bool modest;  /* of what is ready, it leaves the last half to others */
     uint64_t id;
     struct jail *jail; /* NULL before it was got and after it is gone */
     const struct policy *policy;
@@ -86,6 +87,11 @@ static inline bool session_jail_opens(const struct session_jail *e) {
     return e->sandbox || e->disk != WIRE_DISK_MEMORY || e->from[0] != '\0';
 }
 
+/* Those that wait for jails, in the order in which they came. */
+struct session_line {
+    struct session_jail *first, *last;
+};
+
 struct session {
     const struct session_config *cfg; /* borrowed */
     int sock;
@@ -98,8 +104,8 @@ struct session {
     uint32_t look_what; /* what is still to be told to whoever looks */
     uint64_t look_serial;
     struct loop_timer look_timer;
-    struct session_jail *wait_first, *wait_last;
-    bool writing; /* waits for EPOLLOUT */
+    struct session_line line, modest; /* all of the first come before those of the second */
+    bool writing;                     /* waits for EPOLLOUT */
     struct loop_defer defer;
     struct session_out out;
     struct session_jail *jails;
@@ -137,7 +143,7 @@ void session_kill_jail(struct session_jail *e);
 void session_list_remove(struct session_jail **list, struct session_jail *e);
 /* Releases the memory of one that is in no list. */
 void session_jail_free(struct session_jail *e);
-/* Serves the line for jails, first come, first served, until the pool says later. */
+/* Serves the lines for jails, first come, first served, until the pool says later. */
 void session_admit_waiting(struct session *s);
 
 /* session_exec.c */

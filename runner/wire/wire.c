@@ -24,7 +24,7 @@ _Static_assert(sizeof(struct wire_freeze) == 24 + 8, "wire_freeze");
 _Static_assert(sizeof(struct wire_key) == 24 + 64, "wire_key");
 _Static_assert(sizeof(struct wire_done) == 24 + 16 + 24 + 64 + 512, "wire_done");
 _Static_assert(sizeof(struct wire_kept) == 24 + 16 + 64, "wire_kept");
-_Static_assert(sizeof(struct wire_kept_exec) == 24 + 16, "wire_kept_exec");
+_Static_assert(sizeof(struct wire_kept_exec) == 24 + 8, "wire_kept_exec");
 _Static_assert(sizeof(struct wire_state) == 24 + 8 + 16 + 512, "wire_state");
 
 /* What a packet's head may say beside its type and size. */

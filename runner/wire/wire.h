@@ -51,7 +51,7 @@
 #include "err.h"
 #include "limit.h"
 
-#define WIRE_VERSION 5u
+#define WIRE_VERSION 6u
 #define WIRE_NAME_MAX 64 /* names of policies and images, NUL included */
 #define WIRE_TEXT_MAX 512
 #define WIRE_SPEC_INLINE_MAX 16384u      /* larger specs travel as a memfd */
@@ -134,7 +134,8 @@ struct wire_open {
 
 enum wire_open_flag {
     WIRE_OPEN_SANDBOX = 1, /* it stays, and answers OPENED */
-    WIRE_OPEN_FLAGS = 1,
+    WIRE_OPEN_MODEST = 2,  /* whoever asks has had many: he leaves what is ready to others */
+    WIRE_OPEN_FLAGS = 3,
 };
 
 /* What its writable file system is made of. */
@@ -432,9 +433,8 @@ struct wire_kept {
  * mask's bits; a terminal's master counts as KEEP_STDOUT. */
 struct wire_kept_exec {
     struct wire_head head;
-    uint32_t fds;             /* mask within WIRE_FD_KEEP */
-    uint32_t flags;           /* WIRE_EXEC_PTY or 0 */
-    uint64_t started_mono_ns; /* 0 = not yet */
+    uint32_t fds;   /* mask within WIRE_FD_KEEP */
+    uint32_t flags; /* WIRE_EXEC_PTY or 0 */
 };
 
 /* Fills a head. `size` covers trailing bytes. */

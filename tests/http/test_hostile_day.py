@@ -5,9 +5,9 @@ the audit log tells what M was denied and holds no secret, and of M nothing is l
 How long N waits is measured in turns: a while alone, a while beside a tenant who only computes, with
 as many jails and the same limits as M, a while beside M; again and again, so that whatever else the
 machine does meanwhile is in all of them. Who only computes costs N little, since processors are shared
-by user; M, who also fills memory over and over and takes the jails that are kept ready, may not cost
-him more than twice that and a few turns of the scheduler (TURN): the case wants twice the quiet
-value, which the figures that are printed say, and which floods of his still pass."""
+by user, as are the jails that are kept ready; M may not cost him more than twice that and a turn of
+the scheduler (TURN). The case wants twice the quiet value; but the scheduler of some kernels leaves
+anybody waiting for up to 150 ms beside what M does (SECURITY.md: how long a neighbour waits)."""
 
 import io
 import json
@@ -232,8 +232,8 @@ class Worker:
         os.waitpid(self.pid, 0)
 
 
-# A few turns of the scheduler more, on two processors that are full of what fills memory.
-TURN = 0.2
+# What such a kernel costs in the worst of a hundred.
+TURN = 0.15
 # N works, and does not see how often he can: else he waits for jails that are made for him alone.
 PAUSE = 0.02
 

@@ -1,5 +1,8 @@
 """Processors are shared between users, however many jails each of them has."""
 
+import statistics
+import threading
+
 import check
 import harness
 from client import nonce
@@ -70,3 +73,31 @@ def _(_):
         # By jails it would be a seventh; one thread of his has no more than one processor.
         fair = min((mine + theirs) / 2, limits["wall_ms"])
         check.true(mine > 0.6 * fair, "he had %d ms beside %d ms" % (mine, theirs))
+
+
+@test("a user who floods the server with short runs leaves what is ready to another", own=True)
+def _(_):
+    with harness.Pair(slots=8, warm=16) as pair:
+        pair.warm_up()
+        flood, other, waits = pair.user_client("flood"), pair.user_client("other"), []
+        check.ok(other.run(sh="true"))
+        over = threading.Event()
+
+        def floods():
+            while not over.is_set():
+                waits.append(check.ok(flood.run(sh="true"))["timing"]["setup_ms"])
+
+        threads = [threading.Thread(target=floods) for _ in range(6)]
+        for one in threads:
+            one.start()
+        try:
+            check.eventually(lambda: len(waits) > 60, 30, "the flood has begun")
+            del waits[:]
+            mine = [check.ok(other.run(sh="true"))["timing"]["setup_ms"] for _ in range(60)]
+        finally:
+            over.set()
+            for one in threads:
+                one.join(60)
+        theirs = statistics.median(waits)
+        check.true(2 * statistics.median(mine) < theirs,
+                   "a jail took the other %s ms, and the flood %s", statistics.median(mine), theirs)
