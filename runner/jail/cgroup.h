@@ -134,9 +134,11 @@ int cgroup_host_init_rootless(struct cgroup_host *host, const char *name, uint32
 void cgroup_host_done(struct cgroup_host *host);
 
 /* Removes the group directory `path` (a base_path that an earlier life recorded) with everything
- * below it: kills what still runs in it, waits at most five seconds, removes the directories. A
- * path that is not there is fine; one that is not on a cgroup file system is refused. */
-int cgroup_sweep(const char *path, struct err *err);
+ * below it: kills what still runs in it, waits at most so long, removes the directories. EBUSY: not
+ * all of it has died. A path that is not there is fine; one that is not on a cgroup file system is
+ * refused. */
+#define CGROUP_SWEEP_NS 5000000000ULL
+int cgroup_sweep(const char *path, uint64_t patience_ns, struct err *err);
 
 /* Makes the attach of a process cheap: without "favordynmods" a kernel that has been idle waits for
  * an RCU grace period, 10 to 20 ms, in every attach. The option is the host's, and stays. Returns 1

@@ -15,7 +15,6 @@
 #include "clock.h"
 #include "fd.h"
 
-#define CGROUP_SWEEP_NS (5 * CLOCK_NS_PER_S)
 #define CGROUP_SWEEP_DEPTH 8
 
 /* cgroup.kill reaches the whole subtree at once; v1 has none, so there every process is named. */
@@ -66,7 +65,7 @@ static unsigned cgroup_sweep_pass(int dir, unsigned depth) {
     return left;
 }
 
-int cgroup_sweep(const char *path, struct err *err) {
+int cgroup_sweep(const char *path, uint64_t patience_ns, struct err *err) {
     fd_cleanup int dir = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     struct statfs fs;
     if (dir < 0) {
@@ -76,7 +75,7 @@ int cgroup_sweep(const char *path, struct err *err) {
         (fs.f_type != CGROUP_SUPER_MAGIC && fs.f_type != CGROUP2_SUPER_MAGIC)) {
         return err_set(err, ERR_INVALID, 0, "%s is recorded as a cgroup and is none", path);
     }
-    uint64_t deadline = clock_mono_ns() + CGROUP_SWEEP_NS;
+    uint64_t deadline = clock_mono_ns() + patience_ns;
     const struct timespec pause = {.tv_nsec = 2000000};
     for (;;) {
         unsigned left = cgroup_sweep_pass(dir, CGROUP_SWEEP_DEPTH);

@@ -75,11 +75,11 @@ struct jail_sockets {
 struct jail_host {
     struct loop *loop;
     struct cgroup_host *cgroups;
-    int init_fd;                    /* sealed memfd of pinfold-init */
-    int home_ns;                    /* the runner's own mount namespace */
-    unsigned cpus;                  /* online processors */
-    uint32_t core_bytes;            /* jail_core_limit() */
-    uint64_t serial;                /* names of cgroups: counts up, never reused within a life */
+    int init_fd;         /* sealed memfd of pinfold-init */
+    int home_ns;         /* the runner's own mount namespace */
+    unsigned cpus;       /* online processors */
+    uint32_t core_bytes; /* jail_core_limit() */
+    uint64_t serial; /* names of cgroups: counts up; what is left of an earlier life has others */
     const struct jail_maker *maker; /* borrowed */
     unsigned building;              /* jails that are being made; kept by the pool */
     const struct jail *newest;      /* jail_newest(); only to compare with: it may be gone */

@@ -35,7 +35,22 @@ static bool leftovers_ours(const char *line) {
     return line[0] == '/' && last != NULL && strncmp(last, "/pinfold-", 9) == 0;
 }
 
-static int leftovers_one(enum backend backend, const char *line, struct log *log, struct err *err) {
+int leftovers_group(const char *path, uint64_t *patience_ns, struct log *log, struct err *err) {
+    struct err why;
+    if (cgroup_sweep(path, *patience_ns, &why) == 0) {
+        return 0;
+    }
+    if (why.code != EBUSY) {
+        *err = why;
+        return -1;
+    }
+    *patience_ns = 0;
+    log_err(log, LOG_WARN, "sweep.failed", &why);
+    return 0;
+}
+
+static int leftovers_one(enum backend backend, const char *line, uint64_t *patience_ns,
+                         struct log *log, struct err *err) {
     if (!leftovers_ours(line)) {
         return err_set(err, ERR_INVALID, 0,
                        "%s lists %.200s, which is no cgroup of ours; remove the "
@@ -49,12 +64,13 @@ static int leftovers_one(enum backend backend, const char *line, struct log *log
     log_begin(&l, log, LOG_INFO, "leftover.removed");
     log_str(&l, "cgroup", line);
     log_end(&l);
-    return cgroup_sweep(line, err);
+    return leftovers_group(line, patience_ns, log, err);
 }
 
 int leftovers_sweep(enum backend backend, struct log *log, struct err *err) {
     struct buf text;
     struct err why;
+    uint64_t patience_ns = CGROUP_SWEEP_NS;
     buf_init(&text, 65536);
     leftovers_sockets(backend);
     int rc = fd_read_file(AT_FDCWD, leftovers_file(backend), &text, &why);
@@ -66,7 +82,7 @@ int leftovers_sweep(enum backend backend, struct log *log, struct err *err) {
     char *save = NULL;
     for (char *line = rc == 0 && text.len > 0 ? strtok_r(text.data, "\n", &save) : NULL;
          line != NULL && rc == 0; line = strtok_r(NULL, "\n", &save)) {
-        rc = leftovers_one(backend, line, log, err);
+        rc = leftovers_one(backend, line, &patience_ns, log, err);
     }
     buf_done(&text);
     return rc;

@@ -149,8 +149,9 @@ static int main_prove(struct runner *r, struct err *err) {
     /* Groups of our name that no record told of: the state directory of an earlier life was
      * removed, and ours was given its inode. Nobody alive can have it, since a runner keeps its own
      * open. */
+    uint64_t patience_ns = CGROUP_SWEEP_NS;
     for (unsigned i = 0; i < r->supervise.bases; i++) {
-        if (cgroup_sweep(r->supervise.base[i], err) != 0) {
+        if (leftovers_group(r->supervise.base[i], &patience_ns, &r->log, err) != 0) {
             return -1;
         }
     }

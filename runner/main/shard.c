@@ -352,6 +352,7 @@ static int shard_start(struct shard *s, struct err *err) {
                                  .dying.most = cfg->removed_groups > 0 ? cfg->removed_groups
                                                                        : CGROUP_DYING_MOST,
                                  .cpus = cpus > 0 ? (unsigned)cpus : 1,
+                                 .serial = clock_real_ms(),
                                  .maker = &jail_native};
     if (cfg->maker != NULL) {
         s->host.maker = cfg->maker->start(cfg->maker->arg, s->loop, shard_changed, s, err);

@@ -13,6 +13,7 @@
 
 #include "clock.h"
 #include "fd.h"
+#include "leftovers.h"
 
 #define SUPERVISE_QUICK_NS (2 * CLOCK_NS_PER_S) /* a shard that dies sooner did not work at all */
 #define SUPERVISE_QUICK_MAX 5
@@ -64,11 +65,12 @@ static pid_t supervise_start(const struct supervise_config *cfg, struct supervis
 /* A dead shard's jails are dying by themselves (process 1 dies with its parent); their cgroups are
  * not. */
 static void supervise_sweep(const struct supervise_config *cfg, unsigned index) {
+    uint64_t patience_ns = CGROUP_SWEEP_NS;
     for (unsigned i = 0; i < cfg->bases; i++) {
         char path[600];
         struct err err;
         (void)snprintf(path, sizeof path, "%s/%u", cfg->base[i], index);
-        if (cgroup_sweep(path, &err) != 0) {
+        if (leftovers_group(path, &patience_ns, cfg->shard.log, &err) != 0) {
             log_err(cfg->shard.log, LOG_WARN, "sweep.failed", &err);
         }
     }

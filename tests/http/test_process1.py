@@ -93,3 +93,17 @@ def _(_):
             check.ok(pair.client.run(argv=["true"]))
         check.ok(pair.client.run(argv=["true"]))
         check.equal(pair.client.fetch(other)["state"], "running", "the other run")
+
+
+@test("a process that does not die keeps nobody from starting the service again", own=True, deadline=90)
+def _(_):
+    with harness.Pair(slots=4, warm=1) as pair:
+        pair.client.submit(argv=["sleep", "204"], limits={"wall_ms": 300000})
+        check.eventually(lambda: sleepers(pair, 204), 5, "it runs")
+        with undying(sleepers(pair, 204)):
+            pair.runner.terminate()
+            check.equal(pair.runner.wait(25), 0, "exit of the runner")
+            pair.start_runner()
+            pair.wait_ready(25)
+            for _ in range(6):
+                check.ok(pair.client.run(argv=["true"]))
