@@ -30,6 +30,7 @@
 
 #define CHILD_PAGE 4096u
 #define CHILD_STACK 16384u /* what launching a command takes */
+#define CHILD_GATE (INITMSG_FD + 1)
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
@@ -70,11 +71,13 @@ static size_t child_expect(struct child *c, uint32_t type, int fds[FD_PASS_MAX],
     return (size_t)n;
 }
 
-/* Keeps 0, 1, 2 (/dev/null) and the socket, which moves to INITMSG_FD. */
-static void child_descriptors(int sock, int signals) {
+/* Keeps 0, 1, 2 (/dev/null), the socket, which moves to INITMSG_FD, and the gate, if there is one.
+ */
+static void child_descriptors(int sock, int gate, int signals) {
     (void)close(signals);
     if (dup3(sock, INITMSG_FD, O_CLOEXEC) < 0 ||
-        syscall(SYS_close_range, INITMSG_FD + 1, ~0U, 0) != 0) {
+        (gate >= 0 && gate != CHILD_GATE && dup3(gate, CHILD_GATE, O_CLOEXEC) < 0) ||
+        syscall(SYS_close_range, gate >= 0 ? CHILD_GATE + 1 : CHILD_GATE, ~0U, 0) != 0) {
         _exit(125);
     }
     sigset_t none;
@@ -82,17 +85,31 @@ static void child_descriptors(int sock, int signals) {
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
+/* Before anything else: the runner has work to do with it. */
+static void child_hello(void) {
+    const struct initmsg_report r = {.type = INITMSG_HELLO, .pid = (uint32_t)getpid()};
+    child_send(&r);
+}
+
+/* Process 1 waits for it: it joins our control group's namespace while we go on. */
+static void child_open_gate(void) {
+    if (write(CHILD_GATE, "", 1) != 1 || close(CHILD_GATE) != 0) {
+        child_refuse("gate", "", errno);
+    }
+}
+
 static void child_confine(struct child *c) {
     int fds[FD_PASS_MAX];
     size_t nfds = 0;
-    struct initmsg_report r = {.type = INITMSG_HELLO, .pid = (uint32_t)getpid()};
-    child_send(&r);
     if (child_expect(c, INITMSG_GO, fds, &nfds) != sizeof(struct initmsg_word) || nfds != 0) {
         _exit(125);
     }
     const struct initmsg_word *go = (const struct initmsg_word *)(const void *)c->message;
     if (go->first && !c->contained && unshare(CLONE_NEWCGROUP) != 0) {
         child_refuse("cgroup namespace", "", errno);
+    }
+    if (go->first) {
+        child_open_gate();
     }
     const char *stage = "";
     if (setup_halfway_user(c->one_id, &stage) != 0) {
@@ -101,7 +118,7 @@ static void child_confine(struct child *c) {
     if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) {
         child_refuse("undumpable", "", errno);
     }
-    r = (struct initmsg_report){.type = INITMSG_READY, .pid = (uint32_t)getpid()};
+    const struct initmsg_report r = {.type = INITMSG_READY, .pid = (uint32_t)getpid()};
     child_send(&r);
 }
 
@@ -277,12 +294,13 @@ static void child_warm(struct child *c) {
     (void)clock_mono_ns(); /* the kernel's own page of code for it, and its data */
 }
 
-void child_main(int sock, int signals, bool contained, bool one_id) {
+void child_main(const struct child_start *start) {
+    child_descriptors(start->sock, start->gate, start->signals);
+    child_hello();
     struct child *c = scratch_new(sizeof *c);
-    child_descriptors(sock, signals);
     child_warm(c);
-    c->contained = contained;
-    c->one_id = one_id;
+    c->contained = start->contained;
+    c->one_id = start->one_id;
     child_confine(c);
     int fds[FD_PASS_MAX];
     size_t nfds = 0;

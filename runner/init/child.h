@@ -3,5 +3,11 @@
 
 #include <stdbool.h>
 
-/* Never returns. `sock` is the child's socket to the runner, `signals` process 1's signalfd. */
-void child_main(int sock, int signals, bool contained, bool one_id) __attribute__((noreturn));
+struct child_start {
+    int sock;    /* to the runner */
+    int signals; /* process 1's signalfd */
+    int gate;    /* gets a byte when process 1 may join the child's control group's namespace; -1 */
+    bool contained, one_id;
+};
+
+void child_main(const struct child_start *start) __attribute__((noreturn));

@@ -34,6 +34,7 @@ struct init {
     bool sealed;
     bool one_id; /* see setup.h */
     pid_t first; /* the child forked before SEAL */
+    int gate;    /* … and where it says that its control group's namespace is there; -1 */
     pid_t child[INIT_CHILDREN_MAX];
     /* The largest message: SETUP with its program. */
     _Alignas(8) char message[sizeof(struct initmsg_setup) + INITMSG_BPF_MAX];
@@ -92,15 +93,23 @@ static void init_fork(struct init *in, size_t size, int sock) {
     if (i == INIT_CHILDREN_MAX) {
         init_fail("fork", EAGAIN);
     }
+    int gate[2] = {-1, -1};
     if (in->sealed) {
         setup_before_fork(in->one_id);
+    } else if (pipe2(gate, O_CLOEXEC) != 0) {
+        init_fail("gate", errno);
     }
     pid_t pid = fork();
     if (pid < 0) {
         init_fail("fork", errno);
     }
     if (pid == 0) {
-        child_main(sock, in->signals, in->contained, in->one_id);
+        const struct child_start start = {.sock = sock,
+                                          .signals = in->signals,
+                                          .gate = gate[1],
+                                          .contained = in->contained,
+                                          .one_id = in->one_id};
+        child_main(&start);
     }
     if (in->sealed) {
         setup_after_fork(in->one_id);
@@ -109,12 +118,29 @@ static void init_fork(struct init *in, size_t size, int sock) {
     in->child[i] = pid;
     if (!in->sealed) {
         in->first = pid;
+        in->gate = gate[0];
+        (void)close(gate[1]);
     }
 }
 
+/* Is the first child where it should be? Else it has ended, of which the runner will hear. */
+static bool init_waited(struct init *in) {
+    char word;
+    ssize_t n = read(in->gate, &word, 1);
+    if (n < 0) {
+        init_fail("gate", errno);
+    }
+    (void)close(in->gate);
+    in->gate = -1;
+    return n == 1;
+}
+
 static void init_seal(struct init *in, size_t size) {
-    if (in->sealed || in->first == 0 || size != sizeof(struct initmsg_word)) {
+    if (in->sealed || in->gate < 0 || size != sizeof(struct initmsg_word)) {
         init_fail("seal message", EPROTO);
+    }
+    if (!init_waited(in)) {
+        return;
     }
     setup_seal(in->contained ? 0 : in->first, in->one_id);
     in->sealed = true;
@@ -276,6 +302,7 @@ static void init_descriptors(struct init *in) {
 int init_run(bool contained) {
     struct init *in = scratch_new(sizeof *in);
     in->contained = contained;
+    in->gate = -1;
     init_descriptors(in);
     init_signals(in);
     struct pollfd poll_fds[2] = {{.fd = INITMSG_FD, .events = POLLIN},

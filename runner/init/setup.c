@@ -486,21 +486,32 @@ void setup_contained(struct setup *s) {
     }
 }
 
-void setup_seal(int first, bool one_id) {
+/* Kernels before 5.8 do not take a process for its namespaces. */
+static int setup_join_cgroup(int first) {
     char path[48];
+    int ns = (int)syscall(SYS_pidfd_open, first, 0);
+    int rc = ns < 0 ? -1 : setns(ns, CLONE_NEWCGROUP);
+    if (rc != 0) {
+        (void)close(ns);
+        (void)snprintf(path, sizeof path, "/proc/%d/ns/cgroup", first);
+        ns = open(path, O_RDONLY | O_CLOEXEC);
+        rc = ns < 0 ? -1 : setns(ns, CLONE_NEWCGROUP);
+    }
+    int code = errno;
+    (void)close(ns);
+    errno = code;
+    return rc;
+}
+
+void setup_seal(int first, bool one_id) {
     if (first == 0 && one_id) {
         if (setup_powerless(NULL) != 0) {
             init_fail("seal", errno);
         }
         return;
     }
-    if (first != 0) {
-        (void)snprintf(path, sizeof path, "/proc/%d/ns/cgroup", first);
-        int ns = open(path, O_RDONLY | O_CLOEXEC);
-        if (ns < 0 || setns(ns, CLONE_NEWCGROUP) != 0) {
-            init_fail("seal cgroup namespace", errno);
-        }
-        (void)close(ns);
+    if (first != 0 && setup_join_cgroup(first) != 0) {
+        init_fail("seal cgroup namespace", errno);
     }
     if (!one_id && (setresgid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0 ||
                     setresuid(INITMSG_UID_INIT, INITMSG_UID_INIT, INITMSG_UID_USER) != 0)) {

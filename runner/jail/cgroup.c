@@ -57,6 +57,9 @@ void cgroup_step_init(struct cgroup_step *step) {
     }
     step->pids_fd = step->refused_fd = step->share_fd = -1;
     step->usage_fd = step->user_fd = step->peak_fd = step->oom_fd = step->events_fd = -1;
+    for (size_t i = 0; i < CGROUP_TREES_MAX; i++) {
+        step->procs_fd[i] = -1;
+    }
 }
 
 static int cgroup_open(int dir, const char *file, struct err *err) {
@@ -409,18 +412,6 @@ int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *
     return step->own ? cgroup_crowd(host, step->fd, limits, err) : 0;
 }
 
-int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail *jail,
-                       const struct cgroup_step *step, pid_t pid, struct err *err) {
-    for (size_t i = 0; i < host->count; i++) {
-        int dir = step->fd[i] >= 0 ? step->fd[i] : jail->fd[i];
-        if (dir >= 0 && cgroup_put(dir, "cgroup.procs", (uint64_t)pid, err) != 0) {
-            return err_wrap(err, "moving a process into %s/%s", host->tree[i].base_path,
-                            step->name);
-        }
-    }
-    return 0;
-}
-
 int cgroup_step_cpu(const struct cgroup_step *step, uint64_t *cpu_ns, struct err *err) {
     if (!step->usage_v2) {
         return fd_read_u64(step->usage_fd, cpu_ns, err);
@@ -526,6 +517,7 @@ static int cgroup_rmdir(int parent, const char *name, int *fd, struct err *err) 
 }
 
 static void cgroup_step_close(struct cgroup_step *step) {
+    cgroup_step_unexpect(step);
     fd_close(&step->pids_fd);
     fd_close(&step->refused_fd);
     fd_close(&step->share_fd);

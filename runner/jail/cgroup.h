@@ -98,11 +98,12 @@ struct cgroup_step {
     int pids_fd;    /* with `own`: as in struct cgroup_jail */
     int refused_fd; /* also without `own`, in a tree that has all controllers */
     int share_fd;
-    int usage_fd;  /* cpuacct.usage, or cpu.stat */
-    int user_fd;   /* cpuacct.usage_user; -1 on v2, where cpu.stat has it */
-    int peak_fd;   /* memory.max_usage_in_bytes, or memory.peak */
-    int oom_fd;    /* memory.oom_control, or memory.events */
-    int events_fd; /* cgroup.events */
+    int usage_fd;                   /* cpuacct.usage, or cpu.stat */
+    int user_fd;                    /* cpuacct.usage_user; -1 on v2, where cpu.stat has it */
+    int peak_fd;                    /* memory.max_usage_in_bytes, or memory.peak */
+    int oom_fd;                     /* memory.oom_control, or memory.events */
+    int events_fd;                  /* cgroup.events */
+    int procs_fd[CGROUP_TREES_MAX]; /* cgroup_step_expect() */
     bool usage_v2;
 };
 
@@ -196,9 +197,14 @@ void cgroup_step_rest(struct cgroup_step *step);
  * top, and nothing beyond. */
 int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *step,
                       const struct limits *limits, struct err *err);
+/* Opens what moves a process into the step's group, for when one is about to come: to look for the
+ * files takes as long as to write to them. cgroup_step_attach() does it else, and closes them. */
+int cgroup_step_expect(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                       struct cgroup_step *step, struct err *err);
+void cgroup_step_unexpect(struct cgroup_step *step);
 /* Moves a process into the step's group in every tree. */
 int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail *jail,
-                       const struct cgroup_step *step, pid_t pid, struct err *err);
+                       struct cgroup_step *step, pid_t pid, struct err *err);
 /* CPU used so far, nanoseconds: one read, for the CPU limit. */
 int cgroup_step_cpu(const struct cgroup_step *step, uint64_t *cpu_ns, struct err *err);
 int cgroup_step_read(const struct cgroup_step *step, struct cgroup_usage *usage, struct err *err);

@@ -66,6 +66,8 @@ static void exec_hello(struct exec *x, const struct initmsg_report *r, const str
     x->state = EXEC_CONFINED;
     if (fd_send(x->sock, &go, sizeof go, NULL, 0, &err) != 0 && err.code != EPIPE) {
         jail_fail(x->jail, "go", err.code, err.text);
+    } else if (go.first) {
+        jail_seal(x->jail);
     }
 }
 
@@ -153,7 +155,12 @@ int exec_make_cgroup(struct exec *x, struct err *err) {
     if (cgroup_step_limit(host, &x->cgroup, &x->jail->limits, err) != 0) {
         return -1;
     }
-    return x->jail->sandbox ? 0 : cgroup_step_watch(host, &x->cgroup, err);
+    if (x->jail->sandbox) {
+        return 0;
+    }
+    return cgroup_step_watch(host, &x->cgroup, err) != 0
+               ? -1
+               : cgroup_step_expect(host, &x->jail->cgroup, &x->cgroup, err);
 }
 
 /* Where jail_shares_user(), other commands of the sandbox can stop the child that waits. */

@@ -170,6 +170,15 @@ static void jail_setup_ok(struct jail *j, int *fds, size_t nfds) {
     j->spawn = NULL;
 }
 
+/* Ready when both have said so: process 1 that it has no power any more, and the first child. */
+static void jail_built(struct jail *j) {
+    if (j->sealed && j->spare->state == EXEC_READY) {
+        j->state = JAIL_READY;
+        loop_timer_stop(j->host->loop, &j->build_timer);
+        j->events->ready(j->arg, j);
+    }
+}
+
 static void jail_report(struct jail *j, struct initmsg_report *r, int *fds, size_t nfds) {
     r->stage[sizeof r->stage - 1] = '\0';
     switch (nfds == 0 || r->type == INITMSG_SETUP_OK ? r->type : 0) {
@@ -177,12 +186,12 @@ static void jail_report(struct jail *j, struct initmsg_report *r, int *fds, size
         jail_setup_ok(j, fds, nfds);
         return;
     case INITMSG_SEALED:
-        if (j->state != JAIL_BUILDING || j->spare == NULL || j->spare->state != EXEC_READY) {
+        if (j->state != JAIL_BUILDING || j->sealed || j->spare == NULL ||
+            j->spare->state < EXEC_CONFINED) {
             break;
         }
-        j->state = JAIL_READY;
-        loop_timer_stop(j->host->loop, &j->build_timer);
-        j->events->ready(j->arg, j);
+        j->sealed = true;
+        jail_built(j);
         return;
     case INITMSG_EXITED:
         jail_exited(j, r);
@@ -391,13 +400,17 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
     return NULL;
 }
 
+void jail_seal(struct jail *j) {
+    const struct initmsg_word seal = {.type = INITMSG_SEAL};
+    struct err err;
+    if (fd_send(j->control, &seal, sizeof seal, NULL, 0, &err) != 0) {
+        jail_fail(j, "seal", err.code, err.text);
+    }
+}
+
 void jail_exec_ready(struct jail *j, struct exec *x) {
     if (j->state == JAIL_BUILDING) {
-        const struct initmsg_word seal = {.type = INITMSG_SEAL};
-        struct err err;
-        if (fd_send(j->control, &seal, sizeof seal, NULL, 0, &err) != 0) {
-            jail_fail(j, "seal", err.code, err.text);
-        }
+        jail_built(j);
     } else if (j->state == JAIL_READY && x == j->spare) {
         j->events->ready(j->arg, j);
     }

@@ -159,6 +159,7 @@ struct jail {
     unsigned lost;                /* children in a row that died before they were used */
     uint64_t lost_ns;             /* the last of them */
     bool sandbox;                 /* several at once: each has its own pids and CPU share */
+    bool sealed;                  /* process 1 has no power any more */
     bool reported;                /* failed() was called */
     uint64_t lost_cpu_ns;         /* of executions that ended with it */
     struct layers_volume *volume; /* NULL = it is the tmpfs that set-up made */
@@ -254,6 +255,9 @@ void jail_fail(struct jail *jail, const char *stage, int code, const char *text)
 void jail_exec_done(struct jail *jail, struct exec *exec, const struct wire_end *end);
 /* For exec.c: its terminal has come; takes over the descriptor. */
 void jail_exec_terminal(struct jail *jail, struct exec *exec, int master);
+/* For exec.c: the first child is in its control group; process 1 gives up its powers as soon as
+ * that child has the namespace. */
+void jail_seal(struct jail *jail);
 /* For exec.c: the child of `exec` is confined. */
 void jail_exec_ready(struct jail *jail, struct exec *exec);
 /* For jail.c: the listener of the filter has something to tell. `arg` is the jail. */

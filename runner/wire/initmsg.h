@@ -4,7 +4,8 @@
  * The control socket (process 1, descriptor 3):
  *   runner: SETUP, FORK(0)                init: SETUP_OK with two descriptors: the writable file
  *                                               system's root and the listener of the filter
- *   runner: SEAL, once child 0 is ready   init: SEALED; from now on it holds no capability
+ *   runner: SEAL, with GO for child 0     init: SEALED, once child 0 has the namespace of its
+ *                                               control group; from now on it holds no capability
  *   runner: FORK(n) for a later execution
  *                                         init: EXITED(pid, status) for each child that it forked
  *   runner: SIGNAL(pid, signal): to the process group of such a child; no answer

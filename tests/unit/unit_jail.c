@@ -407,8 +407,52 @@ static void only_a_file_system_of_the_jails_own_is_resized(void **state) {
     assert_true(rc == -1 && !changed);
 }
 
+/* They do it side by side, and the jail is ready when both have. */
+static void process_1_is_sealed_while_its_child_is_confined(void **state) {
+    (void)state;
+    memset(&fake, 0, sizeof(fake));
+    fake.slow = true;
+    begin();
+    follows();
+    bool ready = w.ready == 1 && w.failed == 0 && jail_is_ready(w.jail);
+    finish();
+    assert_true(ready);
+}
+
+static void nothing_runs_before_process_1_is_sealed(void **state) {
+    (void)state;
+    for (int slow = 0; slow < 2; slow++) {
+        memset(&fake, 0, sizeof(fake));
+        fake.silent = true;
+        fake.slow = slow != 0;
+        begin();
+        follows();
+        assert_false(jail_is_ready(w.jail));
+        assert_int_equal(w.ready, 0);
+        finish();
+    }
+}
+
+static void who_is_sealed_out_of_order_is_not_trusted(void **state) {
+    (void)state;
+    /* before it was told to, and again */
+    for (int early = 0; early < 2; early++) {
+        memset(&fake, 0, sizeof(fake));
+        begin();
+        if (early == 0)
+            follows();
+        fake_says(fake.jail.control, INITMSG_SEALED, 0, 0, NULL, 0);
+        follows();
+        assert_int_equal(w.failed, 1);
+        finish();
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(process_1_is_sealed_while_its_child_is_confined),
+        cmocka_unit_test(nothing_runs_before_process_1_is_sealed),
+        cmocka_unit_test(who_is_sealed_out_of_order_is_not_trusted),
         cmocka_unit_test(the_wall_clock_does_not_start_in_the_future),
         cmocka_unit_test(what_was_used_is_not_called_the_childs),
         cmocka_unit_test(an_end_in_the_future_is_one_of_now),
