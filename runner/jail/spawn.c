@@ -5,8 +5,10 @@
 #include <limits.h>
 #include <linux/capability.h>
 #include <linux/futex.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +26,9 @@
 
 #define SPAWN_INIT_MAX (16u * 1024 * 1024)
 #define SPAWN_TRIES 1000
+/* How long the child waits for its id maps: a minute, in looks. */
+#define SPAWN_LOOK_NS 100000000L
+#define SPAWN_LOOKS 600
 
 enum spawn_step {
     SPAWN_WAIT,
@@ -79,19 +84,33 @@ static void spawn_ids(struct spawn *s) {
     }
 }
 
+static bool spawn_runner_is_dead(const struct spawn *s) {
+    struct pollfd runner = {.fd = s->runner_fd, .events = POLLIN};
+    struct timespec now = {0};
+    return rawcall(SYS_ppoll, (long)&runner, 1, (long)&now, 0, 0) > 0;
+}
+
+/* The runner may die at any moment, with nobody left to say go. When it does before the child has
+ * asked for the signal, none comes; and the child holds all that the runner had open, so that the
+ * server would not notice that the runner is dead. */
+static void spawn_wait(struct spawn *s) {
+    const struct timespec look = {.tv_nsec = SPAWN_LOOK_NS};
+    uint32_t go;
+    int looks = 0;
+    spawn_step(s, SPAWN_WAIT, rawcall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0));
+    while ((go = __atomic_load_n(&s->go, __ATOMIC_ACQUIRE)) == 0) {
+        spawn_step(s, SPAWN_WAIT, spawn_runner_is_dead(s) ? -ESRCH : 0);
+        long rc = rawcall(SYS_futex, (long)&s->go, FUTEX_WAIT_PRIVATE, 0, (long)&look, 0);
+        spawn_step(s, SPAWN_WAIT, rc == -ETIMEDOUT && ++looks == SPAWN_LOOKS ? rc : 0);
+    }
+    spawn_step(s, SPAWN_WAIT, go == 1 ? 0 : -ECANCELED);
+}
+
 static int spawn_child(void *arg) {
     static const char *const argv[] = {"pinfold-init", NULL};
     static const char *const env[] = {NULL};
     struct spawn *s = arg;
-    const struct timespec patience = {.tv_sec = 60};
-    uint32_t go;
-    /* The runner may die at any moment, with nobody left to say go. */
-    spawn_step(s, SPAWN_WAIT, rawcall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0));
-    while ((go = __atomic_load_n(&s->go, __ATOMIC_ACQUIRE)) == 0) {
-        long rc = rawcall(SYS_futex, (long)&s->go, FUTEX_WAIT_PRIVATE, 0, (long)&patience, 0);
-        spawn_step(s, SPAWN_WAIT, rc == -ETIMEDOUT ? rc : 0);
-    }
-    spawn_step(s, SPAWN_WAIT, go == 1 ? 0 : -ECANCELED);
+    spawn_wait(s);
     spawn_ids(s);
     if (s->control_fd != INITMSG_FD) {
         spawn_step(s, SPAWN_CONTROL, rawcall(SYS_dup3, s->control_fd, INITMSG_FD, 0, 0, 0));
@@ -222,6 +241,11 @@ int spawn_init(struct spawn *s, const struct spawn_config *cfg, pid_t *pid, int 
     s->go = 0;
     s->ids = cfg->id_count;
     int fd = -1;
+    fd_cleanup int runner = (int)syscall(SYS_pidfd_open, getpid(), 0);
+    if (runner < 0) {
+        return err_sys(err, "opening the runner's own pidfd");
+    }
+    s->runner_fd = runner;
     pid_t child = spawn_clone(s, cfg, &fd, err);
     if (child < 0) {
         return -1;

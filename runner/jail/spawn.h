@@ -28,6 +28,7 @@
 struct spawn {
     int init_fd;
     int control_fd;
+    int runner_fd;      /* pidfd of the runner */
     uint32_t go;        /* futex: 0 wait, 1 go on, 2 give up */
     uint32_t ids;       /* SPAWN_IDS_… */
     int32_t fail_code;  /* errno of the step that failed before exec, else 0 */
