@@ -1,6 +1,5 @@
 /* From rules, which compare 64-bit arguments, to cases, which test 32-bit words. */
 #include <errno.h>
-#include <linux/audit.h>
 #include <stdlib.h>
 
 #include "seccomp_emit.h"
@@ -9,14 +8,6 @@
 
 #define COMPILE_ALL 0xffffffffu
 #define COMPILE_CASES_MAX (4 * SECCOMP_RULES_MAX)
-
-#if defined(__x86_64__)
-#define COMPILE_ARCH AUDIT_ARCH_X86_64
-#elif defined(__aarch64__)
-#define COMPILE_ARCH AUDIT_ARCH_AARCH64
-#else
-#error "the filter does not know this architecture"
-#endif
 
 struct compile {
     struct seccomp_case *cases;
@@ -116,7 +107,7 @@ static int seccomp_compile_rule(struct compile *c, const struct seccomp_case *so
 }
 
 static void seccomp_compile_number(struct seccomp_case *to, uint32_t low, uint32_t high) {
-    seccomp_compile_test(to, SECCOMP_WORD_ARCH, COMPILE_ARCH, COMPILE_ARCH);
+    seccomp_compile_test(to, SECCOMP_WORD_ARCH, SECCOMP_ARCH, SECCOMP_ARCH);
     seccomp_compile_test(to, SECCOMP_WORD_NR, low, high);
 }
 
@@ -125,8 +116,8 @@ static void seccomp_compile_number(struct seccomp_case *to, uint32_t low, uint32
 static int seccomp_compile_foreign(struct compile *c) {
     struct seccomp_case below = {.action = SECCOMP_ACT_FOREIGN};
     struct seccomp_case above = below;
-    seccomp_compile_test(&below, SECCOMP_WORD_ARCH, 0, COMPILE_ARCH - 1);
-    seccomp_compile_test(&above, SECCOMP_WORD_ARCH, COMPILE_ARCH + 1, COMPILE_ALL);
+    seccomp_compile_test(&below, SECCOMP_WORD_ARCH, 0, SECCOMP_ARCH - 1);
+    seccomp_compile_test(&above, SECCOMP_WORD_ARCH, SECCOMP_ARCH + 1, COMPILE_ALL);
     if (seccomp_compile_case(c, &below) != 0 || seccomp_compile_case(c, &above) != 0) {
         return -1;
     }

@@ -476,10 +476,23 @@ struct seccomp_rules *seccomp_rules_new(enum policy_syscalls set, bool shares_us
 
 int seccomp_build(enum policy_syscalls set, bool shares_user, struct seccomp_program *out,
                   struct err *err) {
+    struct seccomp_program built = {NULL, 0}, shorter = {NULL, 0};
+    struct err why;
     struct seccomp_rules *rules = seccomp_rules_new(set, shares_user, err);
-    int rc = rules != NULL ? seccomp_compile(rules, out, err) : -1;
+    if (rules == NULL || seccomp_library(rules, &built, err) != 0) {
+        free(rules);
+        return -1;
+    }
+    /* The library is the judge of the shorter one: any doubt, and its own is taken. */
+    if (seccomp_compile(rules, &shorter, &why) == 0 && seccomp_same(rules, &built, &shorter)) {
+        struct seccomp_program longer = built;
+        built = shorter;
+        shorter = longer;
+    }
+    seccomp_done(&shorter);
     free(rules);
-    return rc;
+    *out = built;
+    return 0;
 }
 
 /* The 32-bit tables of the machine are let through as far as they are allowed: for their calls

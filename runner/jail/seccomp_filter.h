@@ -10,6 +10,10 @@
  * also hears of each socket behind which is memory that no cgroup counts (netlink, datagrams), and
  * of each listen(): see jail_sockets.c. It lets the call go on, or says ENOBUFS.
  *
+ * libseccomp builds the program. Of the same rules one is made that is a quarter as long
+ * (seccomp_graph.h), and it is the one that jails get if it answers as the library's does
+ * (seccomp_same()); if not, they get the library's.
+ *
  * Process 1 of the jail loads it after its own set-up; unshare(CLONE_NEWCGROUP) and
  * setns(fd, CLONE_NEWCGROUP), exactly these, pass because process 1 needs them afterwards; the
  * command has no capability for them. */
