@@ -486,21 +486,13 @@ void setup_contained(struct setup *s) {
     }
 }
 
-/* Kernels before 5.8 do not take a process for its namespaces. */
+/* A process stands for its namespaces since Linux 5.8; native jails need 5.14. */
 static int setup_join_cgroup(int first) {
-    char path[48];
-    int ns = (int)syscall(SYS_pidfd_open, first, 0);
-    int rc = ns < 0 ? -1 : setns(ns, CLONE_NEWCGROUP);
-    if (rc != 0) {
-        (void)close(ns);
-        (void)snprintf(path, sizeof path, "/proc/%d/ns/cgroup", first);
-        ns = open(path, O_RDONLY | O_CLOEXEC);
-        rc = ns < 0 ? -1 : setns(ns, CLONE_NEWCGROUP);
+    int process = (int)syscall(SYS_pidfd_open, first, 0);
+    if (process < 0 || setns(process, CLONE_NEWCGROUP) != 0) {
+        return -1;
     }
-    int code = errno;
-    (void)close(ns);
-    errno = code;
-    return rc;
+    return close(process);
 }
 
 void setup_seal(int first, bool one_id) {
