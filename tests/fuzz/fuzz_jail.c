@@ -104,7 +104,10 @@ FUZZ_FINE(cgroup_step_extend, FUZZ_HOST, FUZZ_JAIL,
 FUZZ_FINE(cgroup_step_limit, FUZZ_HOST, FUZZ_STEP,
           const struct limits *limits __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_step_watch, FUZZ_HOST, struct cgroup_step *step __attribute__((unused)), FUZZ_ERR)
-FUZZ_FINE(cgroup_step_attach, FUZZ_HOST, FUZZ_JAIL, FUZZ_STEP, pid_t pid __attribute__((unused)),
+FUZZ_FINE(cgroup_step_expect, FUZZ_HOST, FUZZ_JAIL,
+          struct cgroup_step *step __attribute__((unused)), FUZZ_ERR)
+FUZZ_FINE(cgroup_step_attach, FUZZ_HOST, FUZZ_JAIL,
+          struct cgroup_step *step __attribute__((unused)), pid_t pid __attribute__((unused)),
           FUZZ_ERR)
 FUZZ_FINE(cgroup_step_kill, FUZZ_HOST, FUZZ_STEP, FUZZ_ERR)
 FUZZ_FINE(cgroup_step_freeze, FUZZ_HOST, FUZZ_STEP, bool frozen __attribute__((unused)), FUZZ_ERR)
