@@ -279,7 +279,11 @@ static void test_sandbox_fields(void **state) {
     p.open.disk = 0;
     p.open.flags = 0;
     wrong(&p, false, "key"); /* a run is not kept */
-    p.open.flags = 2;
+    p.open.flags = WIRE_OPEN_MODEST;
+    wrong(&p, false, "key");
+    p.open.flags = WIRE_OPEN_SANDBOX | WIRE_OPEN_MODEST;
+    right(&p, false);
+    p.open.flags = WIRE_OPEN_FLAGS + 1;
     wrong(&p, false, "flags");
     make_signal(&p);
     p.signal.signal = 65;
