@@ -302,8 +302,8 @@ static void pool_tick(void *arg) {
         return;
     }
     struct jail *jail = pool_make(p, k, &err);
-    if (jail == NULL && k->rush) {
-        pool_room(p); /* who waits for it learns why there is none */
+    if (jail == NULL && k->rush && err.kind != ERR_LIMIT) {
+        pool_room(p); /* who waits for it learns why there is none; of a slot he is told later */
     }
     if (jail == NULL && err.kind == ERR_INVALID && !k->keep) {
         pool_forget(p, k); /* its image was removed: whoever asks for it is told */

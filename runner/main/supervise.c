@@ -186,6 +186,9 @@ int supervise_run(struct supervise_config *cfg) {
     memset(shards, 0, sizeof shards);
     uint64_t *rounds = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (rounds == MAP_FAILED) {
+        struct err err;
+        (void)err_sys(&err, "sharing memory with the shards");
+        log_err(cfg->shard.log, LOG_ERROR, "supervisor.failed", &err);
         return 1;
     }
     for (unsigned i = 0; i < cfg->shards; i++) {

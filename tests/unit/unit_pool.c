@@ -15,7 +15,7 @@
 static struct {
     struct jail *made[JAILS]; /* and not ready yet */
     unsigned count, kills, rooms;
-    bool broken; /* no jail can be made */
+    enum err_kind broken; /* no jail can be made; ERR_NONE = it can */
     struct loop_timer *timer;
     void (*tick)(void *arg);
     void *arg;
@@ -25,8 +25,8 @@ static struct {
 
 struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
                       const struct jail_events *events, void *arg, struct err *err) {
-    if (w.broken) {
-        (void)err_set(err, ERR_SYSTEM, ENOSPC, "there is no room");
+    if (w.broken != ERR_NONE) {
+        (void)err_set(err, w.broken, ENOSPC, "there is no room");
         return NULL;
     }
     struct jail *jail = calloc(1, sizeof *jail);
@@ -237,12 +237,34 @@ static void test_nobody_waits_for_what_cannot_be_made(void **state) {
     for (unsigned i = 0; i < WARM / 2; i++) {
         assert_int_equal(take(t, true), 0);
     }
-    w.broken = true;
+    w.broken = ERR_SYSTEM;
     assert_int_equal(take(t, true), 1);
     unsigned rooms = w.rooms;
     assert_true(tick(true));
     assert_int_equal(w.rooms, rooms + 1);
     assert_int_equal(take(t, true), 0); /* so he gets what there is */
+}
+
+/* A slot comes free with a jail that is gone, and that is told then: to ask at once and again would
+ * keep the shard from everything else. */
+static void test_who_waits_for_a_slot_is_not_asked_round_and_round(void **state) {
+    struct side *t = *state;
+    for (unsigned i = 0; i < WARM / 2; i++) {
+        assert_int_equal(take(t, true), 0);
+    }
+    w.broken = ERR_LIMIT;
+    assert_int_equal(take(t, true), 1);
+    unsigned rooms = w.rooms;
+    assert_true(tick(true));
+    assert_int_equal(w.rooms, rooms);
+    assert_false(tick(true)); /* later */
+    w.broken = ERR_NONE;
+    pool_release(t->pool, t->taken[--t->count]);
+    assert_true(w.rooms > rooms);
+    assert_int_equal(take(t, true), 1);
+    assert_true(tick(true));
+    all_get_ready();
+    assert_int_equal(take(t, true), 0);
 }
 
 int main(void) {
@@ -254,6 +276,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_refills_stand_back_again_once_there_are_enough, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_nobody_waits_for_what_cannot_be_made, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_who_waits_for_a_slot_is_not_asked_round_and_round,
+                                        setup, teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
