@@ -99,6 +99,7 @@ static void jail_close(struct jail *j) {
     fd_close(&j->pidfd);
     fd_close(&j->writable_fd);
     fd_close(&j->filter_fd);
+    netns_give(j->host->networks, &j->net_fd, j->net_told);
     jail_close_execs(j);
     free(j->spawn);
     j->spawn = NULL;
@@ -157,6 +158,9 @@ static void jail_setup_ok(struct jail *j, int *fds, size_t nfds) {
     }
     if (!contained) {
         j->writable_fd = fd_steal(&fds[0]);
+        if (!j->net_old) {
+            j->net_fd = netns_adopt(j->host->networks, j->pid);
+        }
     }
     j->filter_fd = fd_steal(&fds[nfds - 1]);
     if (loop_add(j->host->loop, &j->filter_src, j->filter_fd, EPOLLIN, jail_filtered, j, NULL) !=
@@ -273,6 +277,7 @@ static int jail_send_setup(struct jail *j, struct err *err) {
         .stack_bytes = j->ceiling.v[LIMIT_STACK_BYTES],
         .bpf_bytes = (uint32_t)bpf,
         .core_bytes = j->host->core_bytes,
+        .network = j->net_old,
         .one_id = j->one_id,
     };
     memcpy(packet + sizeof *msg, j->bpf->insns, bpf);
@@ -289,10 +294,14 @@ static int jail_native_begin(void *arg, struct jail *j, const struct jail_plan *
         return err_sys(err, "making a control socket");
     }
     struct jail_birth birth = {.control = pair[0], .writable_fd = -1};
+    j->net_fd = netns_take(j->host->networks);
+    j->net_old = j->net_fd >= 0;
     fd_cleanup int init_end = pair[1];
     const struct spawn_config cfg = {
         .template_ns = plan->template_ns,
         .home_ns = j->host->home_ns,
+        .net_ns = j->net_fd,
+        .networks = j->host->networks,
         .init_fd = j->host->init_fd,
         .control_fd = init_end,
         .id_base = plan->id_base,
@@ -356,7 +365,7 @@ static struct jail *jail_blank(struct jail_host *host, const struct jail_plan *p
         return NULL;
     }
     j->host = host;
-    j->pidfd = j->control = j->writable_fd = j->filter_fd = -1;
+    j->pidfd = j->control = j->writable_fd = j->filter_fd = j->net_fd = -1;
     j->pid_src.fd = j->control_src.fd = j->filter_src.fd = -1;
     j->slot = plan->slot;
     j->id_base = plan->id_base;

@@ -88,6 +88,7 @@ struct jail_host {
     bool rootless; /* root of a user namespace only: see main/rootless.h */
     struct cgroup_dying dying;
     struct jail_sockets sockets; /* to all jails */
+    struct netns_set *networks;  /* for jails to come; borrowed. NULL: each has a new one */
 };
 
 /* What one jail is made of. */
@@ -140,6 +141,9 @@ struct jail {
     int control;
     int writable_fd; /* O_PATH of the writable file system's root */
     int filter_fd;   /* listener of its system call filter */
+    int net_fd;      /* its network namespace, if that may be used again */
+    bool net_old;    /* that is from another jail */
+    bool net_told;   /* it asked for what leaves something there (netns.h) */
     ino_t pid_ns;    /* inode of its pid namespace */
     uint64_t disk_base, inodes_base;
     struct spawn *spawn; /* native: until process 1 has executed */

@@ -194,12 +194,15 @@ bool jail_sockets_wait(struct jail *j) {
 
 bool jail_sockets_asked(const struct seccomp_notif *note) {
     return note->data.arch == JAIL_SOCKETS_ARCH &&
-           (note->data.nr == SYS_socket || note->data.nr == SYS_listen);
+           (note->data.nr == SYS_socket || note->data.nr == SYS_listen ||
+            note->data.nr == SYS_setsockopt);
 }
 
 void jail_sockets_answer(struct jail *j, const struct seccomp_notif *note) {
     struct seccomp_notif_resp answer = {.id = note->id, .error = -ENOBUFS};
-    if (note->data.nr == SYS_listen        ? jail_sockets_listen(j)
+    j->net_told = true;
+    if (note->data.nr == SYS_setsockopt    ? true /* to join a group; only to be told of */
+        : note->data.nr == SYS_listen      ? jail_sockets_listen(j)
         : note->data.args[0] == AF_NETLINK ? jail_sockets_netlink(j)
                                            : jail_sockets_datagram(j)) {
         answer.error = 0;

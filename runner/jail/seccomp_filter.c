@@ -285,7 +285,8 @@ static const struct seccomp_line seccomp_lines[] = {
  * queues and keys of connections are memory that no cgroup counts, nor are receive buffers of
  * netlink and of connections that nobody has accepted: they stay as large as the kernel makes them
  * by itself. Two are answered 0 and do nothing, since a program can do without but gives up where
- * they are refused: that (servers), and that ICMP errors are to be queued (glibc's resolver). */
+ * they are refused: that (servers), and that ICMP errors are to be queued (glibc's resolver). That a
+ * group is joined the runner is told, since more may stay of it than the socket (netns.h). */
 static const struct seccomp_option {
     uint32_t level, option, action;
 } seccomp_options[] = {
@@ -304,6 +305,11 @@ static const struct seccomp_option {
     {IPPROTO_IPV6, IPV6_ADD_MEMBERSHIP, SECCOMP_ACT_OPTION},
     {IPPROTO_IPV6, MCAST_JOIN_GROUP, SECCOMP_ACT_OPTION},
     {IPPROTO_IPV6, MCAST_JOIN_SOURCE_GROUP, SECCOMP_ACT_OPTION},
+    {IPPROTO_IP, IP_ADD_MEMBERSHIP, SCMP_ACT_NOTIFY},
+    {IPPROTO_IP, IP_ADD_SOURCE_MEMBERSHIP, SCMP_ACT_NOTIFY},
+    {IPPROTO_IP, MCAST_JOIN_GROUP, SCMP_ACT_NOTIFY},
+    {IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, SCMP_ACT_NOTIFY},
+    {IPPROTO_IPV6, IPV6_JOIN_ANYCAST, SCMP_ACT_NOTIFY},
     {IPPROTO_IP, IP_RECVERR, SCMP_ACT_ERRNO(0)},
     {IPPROTO_IPV6, IPV6_RECVERR, SCMP_ACT_ERRNO(0)},
 };

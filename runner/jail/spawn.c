@@ -203,7 +203,8 @@ const char *spawn_remedy(int code) {
 static pid_t spawn_clone_as(struct spawn *s, const struct spawn_config *cfg, int *pidfd,
                             struct err *err) {
     const int flags = CLONE_VM | CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
-                      CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD;
+                      CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD |
+                      (cfg->net_ns < 0 ? CLONE_NEWNET : 0);
     bool own = cfg->id_count == SPAWN_IDS_ALL;
     pid_t pid = -1;
     if (!own || spawn_owner(cfg->id_base, err) == 0) {
@@ -222,10 +223,18 @@ static pid_t spawn_clone_as(struct spawn *s, const struct spawn_config *cfg, int
 
 static pid_t spawn_clone(struct spawn *s, const struct spawn_config *cfg, int *pidfd,
                          struct err *err) {
-    if (setns(cfg->template_ns, CLONE_NEWNS) != 0) {
-        return err_sys(err, "entering the image's mount namespace");
+    if (cfg->net_ns >= 0 && netns_enter(cfg->net_ns, err) != 0) {
+        return -1;
     }
-    pid_t pid = spawn_clone_as(s, cfg, pidfd, err);
+    pid_t pid = -1;
+    if (setns(cfg->template_ns, CLONE_NEWNS) == 0) {
+        pid = spawn_clone_as(s, cfg, pidfd, err);
+    } else {
+        (void)err_sys(err, "entering the image's mount namespace");
+    }
+    if (cfg->net_ns >= 0) {
+        netns_leave(cfg->networks);
+    }
     if (setns(cfg->home_ns, CLONE_NEWNS) != 0) {
         abort(); /* in a mount namespace that isn't ours nothing here may go on */
     }

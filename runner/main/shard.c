@@ -29,6 +29,7 @@ struct shard {
     struct loop *loop;
     struct cgroup_host cgroups;
     struct jail_host host;
+    struct netns_set *networks;
     struct pool *pool;
     struct layers *layers;
     struct selftest_result capabilities; /* the proven ones, and what layers can do here */
@@ -341,6 +342,10 @@ static int shard_start(struct shard *s, struct err *err) {
     if (s->layers == NULL || shard_disk(s, &disk, err) != 0) {
         return -1;
     }
+    s->networks = netns_new(s->loop, err);
+    if (s->networks == NULL) {
+        return -1;
+    }
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     s->host = (struct jail_host){.loop = s->loop,
                                  .cgroups = &s->cgroups,
@@ -353,6 +358,7 @@ static int shard_start(struct shard *s, struct err *err) {
                                                                        : CGROUP_DYING_MOST,
                                  .cpus = cpus > 0 ? (unsigned)cpus : 1,
                                  .serial = clock_real_ms(),
+                                 .networks = s->networks,
                                  .maker = &jail_native};
     if (cfg->maker != NULL) {
         s->host.maker = cfg->maker->start(cfg->maker->arg, s->loop, shard_changed, s, err);
@@ -407,6 +413,7 @@ int shard_run(const struct shard_config *cfg) {
     if (cfg->maker != NULL) {
         cfg->maker->stop(cfg->maker->arg);
     }
+    netns_free(s.networks);
     layers_free(s.layers);
     cgroup_host_done(&s.cgroups);
     fd_close(&s.listener);

@@ -71,7 +71,7 @@ struct initmsg_setup {
     uint32_t bpf_bytes;  /* the seccomp program follows */
     uint32_t core_bytes; /* RLIMIT_CORE: 0, or 1 where core dumps go to a program (setup.c) */
     uint32_t one_id;     /* 1: there is no other user than INITMSG_UID_USER */
-    uint32_t reserved;
+    uint32_t network;    /* 1: that namespace is set up; process 1 has no power over it */
 };
 
 struct initmsg_fork {

@@ -29,6 +29,7 @@ static void runner(int alive) {
     const struct spawn_config cfg = {
         .template_ns = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC),
         .home_ns = -1,
+        .net_ns = -1,
         .init_fd = alive,
         .control_fd = alive,
         .id_base = 3000000000u,

@@ -1,0 +1,55 @@
+/* Network namespaces that jails leave as they found them.
+ *
+ * To make a network namespace and to take it down is a third of the work of a jail. So one in which
+ * nothing has happened is given to the next jail, whoever's that is; every other is thrown away.
+ * That nothing has happened is known in two ways, and both must say so:
+ *
+ * - The jail asked for nothing that leaves something there. Its filter has the runner asked before a
+ *   socket for datagrams or of netlink is made, a socket listens, or a group is joined (jail_filter.c);
+ *   who has asked, whatever the answer was, is the last user of his namespace (`told`).
+ * - The kernel has no socket there any more (`sockets: used 0` of /proc/net/sockstat, which counts
+ *   those of every family, also one that travels in a message and has no process), and its counters
+ *   of IPv4, ICMP, TCP, UDP and IPv6 (/proc/net/snmp, snmp6) are those of a new namespace: no packet
+ *   was sent or received, no connection tried, no route missed.
+ *
+ * What is left are sockets of AF_UNIX, whose names end with them, and of TCP that neither connected
+ * nor listened: nothing of these stays behind them. Routes, metrics of peers, connections in
+ * TIME_WAIT, fragments, conntrack: all of it comes with a packet. The devices, addresses and sysctls
+ * are those that process 1 of the first jail made: later ones have no power over the namespace,
+ * which belongs to the user namespace of the first, and in that there is nobody any more.
+ *
+ * A new one is made together with the jail (spawn.h) and taken over here once it is set up. Where
+ * that may not be (without CAP_SYS_PTRACE) each jail has a new one. Those that nobody takes are closed
+ * after a moment. One thread, that of the loop. */
+#pragma once
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "err.h"
+#include "loop.h"
+
+#define NETNS_KEPT 128u /* at most; more than a shard has warm jails */
+
+struct netns_set;
+
+/* `loop` is borrowed. NULL: the namespace of this thread cannot be opened. */
+struct netns_set *netns_new(struct loop *loop, struct err *err);
+void netns_free(struct netns_set *set); /* NULL allowed */
+
+/* One that is as new, owned by the caller; -1: there is none. `set` may be NULL, here and below. */
+int netns_take(struct netns_set *set);
+
+/* The namespace of process `pid` (a child that was not waited for), which was made new and is set
+ * up, owned by the caller; -1: it cannot be opened, or is in use by `set` for nothing. The first one
+ * shows what the counters of a new one say. */
+int netns_adopt(struct netns_set *set, pid_t pid);
+
+/* Takes *fd back from a jail all of whose processes are gone, and sets it to -1: it is kept if it is
+ * as new, else closed. `told`: the jail asked for what leaves something. *fd may be -1. */
+void netns_give(struct netns_set *set, int *fd, bool told);
+
+/* This thread is born again in `fd`, for the moment of a clone(2); netns_leave() brings it home, or
+ * ends the process: in the world of a jail it must not go on. */
+int netns_enter(int fd, struct err *err);
+void netns_leave(const struct netns_set *set);

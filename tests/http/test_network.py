@@ -1,0 +1,100 @@
+"""A network namespace goes from jail to jail as long as nothing has happened in it. One is known by
+its cookie, a number that the kernel gives to no other again."""
+
+import time
+
+import check
+import harness
+from suite import test
+
+COOKIE = """
+import socket, struct, sys
+AF, ANY = socket.AF_INET, ("127.0.0.1", 0)
+def cookie():
+    with socket.socket(socket.AF_UNIX) as one:
+        return struct.unpack("Q", one.getsockopt(socket.SOL_SOCKET, 71, 8))[0]
+def attempt(call, *arguments):
+    try:
+        return call(*arguments)
+    except OSError as problem:
+        print("# %s" % problem, file=sys.stderr)
+print(cookie())
+"""
+
+NOTHING = {
+    "nothing": "",
+    "sockets of its own host": "a, b = socket.socketpair(); a.send(b'x'); b.recv(1)",
+    "a name that ends with it": "a = socket.socket(socket.AF_UNIX); a.bind('\\0here')",
+    "TCP that was not used": "a = socket.socket(AF); a.bind(ANY)",
+}
+
+# Each by itself; a socket for datagrams leaves nothing behind, and is not looked into.
+SOMETHING = {
+    "a connection that is refused": "attempt(socket.create_connection, ('127.0.0.1', 9))",
+    "the same over IPv6": "attempt(socket.create_connection, ('::1', 9))",
+    "no route": "attempt(socket.create_connection, ('192.0.2.1', 9))",
+    "a socket that listens": "a = socket.socket(AF); a.bind(ANY); a.listen()",
+    "a connection": "a = socket.create_server(ANY); socket.create_connection(a.getsockname())",
+    "a socket for datagrams": "socket.socket(AF, socket.SOCK_DGRAM).bind(ANY)",
+    "one of netlink": "attempt(socket.socket, socket.AF_NETLINK, socket.SOCK_RAW, 0)",
+    "a group, joined by TCP": "attempt(socket.socket(AF).setsockopt, 0, 42, struct.pack("
+                              "'I4xH2x4B120x', 1, 2, 239, 1, 2, 3))",
+    "a group and a source, joined by TCP": "attempt(socket.socket(AF).setsockopt, 0, 39, "
+                                           "bytes((239, 1, 2, 4, 127, 0, 0, 1, 127, 0, 0, 1)))",
+}
+
+
+def of(answer):
+    return int(check.text(check.ok(answer)).split()[0])
+
+
+def again(client, script):
+    """Runs it until two in a row had the same namespace: the first was taken down in time."""
+    until, before = time.monotonic() + 10, None
+    while time.monotonic() < until:
+        now = of(client.python(COOKIE + script))
+        if now == before:
+            return True
+        before = now
+    return False
+
+
+@test("a network namespace in which nothing happened is used again, and no other", own=True,
+      deadline=90)
+def _(_):
+    with harness.Pair(slots=2, warm=0) as pair:
+        other = pair.user_client("other")
+        pair.warm_up([{"policy": "default"}])
+        for name, script in NOTHING.items():
+            check.true(again(pair.client, script), "after %s no namespace was used again", name)
+        for name, script in SOMETHING.items():
+            used = {of(pair.client.python(COOKIE + script))}
+            for client in (pair.client, other, pair.client):
+                now = of(client.python(COOKIE + script))
+                check.true(now not in used, "after %s its namespace was used again", name)
+                used.add(now)
+        check.true(again(other, ""), "no namespace was used again in the end")
+        other.close()
+        pair.check_clean()
+
+
+@test("in a network namespace that was used before all is as in a new one", own=True, deadline=60)
+def _(_):
+    look = COOKIE + """
+import os
+seen = [sorted(open("/proc/net/" + name).read().split()) for name in
+        ("dev", "snmp", "snmp6", "netstat", "unix", "tcp", "udp", "if_inet6", "route", "protocols")]
+seen += [open("/proc/sys/net/" + name).read() for name in
+         ("core/somaxconn", "ipv4/tcp_max_tw_buckets", "ipv4/tcp_rmem", "ipv4/ip_local_port_range")]
+print(seen)
+"""
+    with harness.Pair(slots=2, warm=0) as pair:
+        pair.warm_up([{"policy": "default"}])
+        pair.rest()
+        until, seen = time.monotonic() + 15, {}
+        while time.monotonic() < until and max([len(v) for v in seen.values()] + [0]) < 3:
+            number, text = check.text(check.ok(pair.client.python(look))).split("\n", 1)
+            seen.setdefault(number, []).append(text)
+        most = max(seen.values(), key=len)
+        check.true(len(most) >= 3, "no namespace was used three times: %s", {n: len(t) for n, t in seen.items()})
+        check.equal(set(most), {most[0]}, "what a namespace shows from the first use on")
