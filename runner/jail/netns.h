@@ -4,23 +4,24 @@
  * nothing has happened is given to the next jail, whoever's that is; every other is thrown away.
  * That nothing has happened is known in two ways, and both must say so:
  *
- * - The jail asked for nothing that leaves something there. Its filter has the runner asked before a
- *   socket for datagrams or of netlink is made, a socket listens, or a group is joined (jail_filter.c);
- *   who has asked, whatever the answer was, is the last user of his namespace (`told`).
+ * - The jail did not ask for what leaves something there. Its filter has the runner asked before
+ *   a socket for datagrams or of netlink is made, a socket listens, or a group is joined
+ *   (jail_filter.c). Who has asked, whatever the answer was, is the last user of his namespace
+ *   (`told`).
  * - The kernel has no socket there any more (`sockets: used 0` of /proc/net/sockstat, which counts
  *   those of every family, also one that travels in a message and has no process), and its counters
- *   of IPv4, ICMP, TCP, UDP and IPv6 (/proc/net/snmp, snmp6) are those of a new namespace: no packet
- *   was sent or received, no connection tried, no route missed.
+ *   of IPv4, ICMP, TCP, UDP and IPv6 (/proc/net/snmp, snmp6) are those of a new namespace: no
+ *   packet was sent or received, no connection tried, no route missed.
  *
  * What is left are sockets of AF_UNIX, whose names end with them, and of TCP that neither connected
  * nor listened: nothing of these stays behind them. Routes, metrics of peers, connections in
- * TIME_WAIT, fragments, conntrack: all of it comes with a packet. The devices, addresses and sysctls
- * are those that process 1 of the first jail made: later ones have no power over the namespace,
- * which belongs to the user namespace of the first, and in that there is nobody any more.
+ * TIME_WAIT, fragments, conntrack: all of it comes with a packet. The devices, addresses and
+ * sysctls are those that process 1 of the first jail made. Later ones have no power over the
+ * namespace: it belongs to the user namespace of the first jail, in which nobody is any more.
  *
  * A new one is made together with the jail (spawn.h) and taken over here once it is set up. Where
- * that may not be (without CAP_SYS_PTRACE) each jail has a new one. Those that nobody takes are closed
- * after a moment. One thread, that of the loop. */
+ * that may not be (without CAP_SYS_PTRACE) each jail has a new one. Those that nobody takes are
+ * closed after a moment. One thread, that of the loop. */
 #pragma once
 
 #include <stdbool.h>
@@ -41,12 +42,12 @@ void netns_free(struct netns_set *set); /* NULL allowed */
 int netns_take(struct netns_set *set);
 
 /* The namespace of process `pid` (a child that was not waited for), which was made new and is set
- * up, owned by the caller; -1: it cannot be opened, or is in use by `set` for nothing. The first one
- * shows what the counters of a new one say. */
+ * up, owned by the caller; -1: it cannot be opened, or is in use by `set` for nothing. The first
+ * one shows what the counters of a new one say. */
 int netns_adopt(struct netns_set *set, pid_t pid);
 
-/* Takes *fd back from a jail all of whose processes are gone, and sets it to -1: it is kept if it is
- * as new, else closed. `told`: the jail asked for what leaves something. *fd may be -1. */
+/* Takes *fd back from a jail all of whose processes are gone, and sets it to -1: it is kept if it
+ * is as new, else closed. `told`: the jail asked for what leaves something. *fd may be -1. */
 void netns_give(struct netns_set *set, int *fd, bool told);
 
 /* This thread is born again in `fd`, for the moment of a clone(2); netns_leave() brings it home, or

@@ -285,8 +285,8 @@ static const struct seccomp_line seccomp_lines[] = {
  * queues and keys of connections are memory that no cgroup counts, nor are receive buffers of
  * netlink and of connections that nobody has accepted: they stay as large as the kernel makes them
  * by itself. Two are answered 0 and do nothing, since a program can do without but gives up where
- * they are refused: that (servers), and that ICMP errors are to be queued (glibc's resolver). That a
- * group is joined the runner is told, since more may stay of it than the socket (netns.h). */
+ * they are refused: that (servers), and that ICMP errors are to be queued (glibc's resolver). That
+ * a group is joined the runner is told, since more may stay of it than the socket (netns.h). */
 static const struct seccomp_option {
     uint32_t level, option, action;
 } seccomp_options[] = {

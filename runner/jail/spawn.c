@@ -203,8 +203,7 @@ const char *spawn_remedy(int code) {
 static pid_t spawn_clone_as(struct spawn *s, const struct spawn_config *cfg, int *pidfd,
                             struct err *err) {
     const int flags = CLONE_VM | CLONE_PIDFD | CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID |
-                      CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD |
-                      (cfg->net_ns < 0 ? CLONE_NEWNET : 0);
+                      CLONE_NEWIPC | CLONE_NEWUTS | SIGCHLD | (cfg->net_ns < 0 ? CLONE_NEWNET : 0);
     bool own = cfg->id_count == SPAWN_IDS_ALL;
     pid_t pid = -1;
     if (!own || spawn_owner(cfg->id_base, err) == 0) {

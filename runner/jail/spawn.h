@@ -38,14 +38,14 @@ struct spawn {
 };
 
 struct spawn_config {
-    int template_ns;   /* mount namespace to be born into */
-    int home_ns;       /* the runner's own mount namespace */
-    int net_ns;        /* network namespace to be born into; -1: a new one */
+    int template_ns;                  /* mount namespace to be born into */
+    int home_ns;                      /* the runner's own mount namespace */
+    int net_ns;                       /* network namespace to be born into; -1: a new one */
     const struct netns_set *networks; /* where net_ns is from; else may be NULL */
-    int init_fd;       /* sealed memfd with pinfold-init */
-    int control_fd;    /* becomes INITMSG_FD of init; borrowed */
-    uint32_t id_base;  /* the first outside id; with all, that of inside id 0 */
-    uint32_t id_count; /* SPAWN_IDS_… */
+    int init_fd;                      /* sealed memfd with pinfold-init */
+    int control_fd;                   /* becomes INITMSG_FD of init; borrowed */
+    uint32_t id_base;                 /* the first outside id; with all, that of inside id 0 */
+    uint32_t id_count;                /* SPAWN_IDS_… */
 };
 
 /* Returns 0 with *pid and *pidfd (owned by the caller: waitid() it). `s` is filled here. On failure
