@@ -30,16 +30,14 @@ struct netns_set {
     int fd[NETNS_KEPT];
 };
 
-struct netns_set *netns_new(struct loop *loop, struct err *err) {
-    struct netns_set *set = calloc(1, sizeof *set);
-    int home = set == NULL ? -1 : open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-    if (home < 0) {
-        (void)err_sys(err, "opening the runner's own network namespace");
-        free(set);
+struct netns_set *netns_new(struct loop *loop) {
+    fd_cleanup int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    struct netns_set *set = NULL;
+    if (home < 0 || setns(home, CLONE_NEWNET) != 0 || (set = calloc(1, sizeof *set)) == NULL) {
         return NULL;
     }
     set->loop = loop;
-    set->home = home;
+    set->home = fd_steal(&home);
     for (int i = 0; i < NETNS_TABLES; i++) {
         buf_init(&set->fresh[i], NETNS_TEXT_MAX);
     }

@@ -20,8 +20,8 @@
  * namespace: it belongs to the user namespace of the first jail, in which nobody is any more.
  *
  * A new one is made together with the jail (spawn.h) and taken over here once it is set up. Where
- * that may not be (without CAP_SYS_PTRACE) each jail has a new one. Those that nobody takes are
- * closed after a moment. One thread, that of the loop. */
+ * that may not be (a rootless runner, or one without CAP_SYS_PTRACE) each jail has a new one. Those
+ * that nobody takes are closed after a moment. One thread, that of the loop. */
 #pragma once
 
 #include <stdbool.h>
@@ -34,8 +34,9 @@
 
 struct netns_set;
 
-/* `loop` is borrowed. NULL: the namespace of this thread cannot be opened. */
-struct netns_set *netns_new(struct loop *loop, struct err *err);
+/* `loop` is borrowed. NULL: none is used again, since this thread could not come home from one: the
+ * host's network belongs to another user namespace than the one in which it is root. */
+struct netns_set *netns_new(struct loop *loop);
 void netns_free(struct netns_set *set); /* NULL allowed */
 
 /* One that is as new, owned by the caller; -1: there is none. `set` may be NULL, here and below. */

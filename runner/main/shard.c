@@ -342,10 +342,7 @@ static int shard_start(struct shard *s, struct err *err) {
     if (s->layers == NULL || shard_disk(s, &disk, err) != 0) {
         return -1;
     }
-    s->networks = netns_new(s->loop, err);
-    if (s->networks == NULL) {
-        return -1;
-    }
+    s->networks = netns_new(s->loop);
     long cpus = sysconf(_SC_NPROCESSORS_ONLN);
     s->host = (struct jail_host){.loop = s->loop,
                                  .cgroups = &s->cgroups,

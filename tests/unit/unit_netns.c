@@ -215,7 +215,7 @@ static int begin(void **state) {
     (void)state;
     struct err err;
     loop = loop_new(&err);
-    set = netns_new(loop, &err);
+    set = netns_new(loop);
     return loop != NULL && set != NULL && kept(nothing, false) ? 0 : -1;
 }
 
@@ -305,6 +305,17 @@ static void test_stays_home(void **state) {
     assert_true(a.st_ino == b.st_ino);
 }
 
+/* As a rootless runner: root of a user namespace, in the network of the host. */
+static void test_rootless_has_none(void **state) {
+    (void)state;
+    pid_t pid = fork();
+    int status = -1;
+    if (pid == 0)
+        _exit(unshare(CLONE_NEWUSER) != 0 ? 2 : netns_new(loop) == NULL ? 0 : 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 static void test_without_a_set(void **state) {
     (void)state;
     int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -316,10 +327,10 @@ static void test_without_a_set(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_untouched_kept), cmocka_unit_test(test_told_closed),
-        cmocka_unit_test(test_touched_closed), cmocka_unit_test(test_second_user),
-        cmocka_unit_test(test_rest_closes),    cmocka_unit_test(test_stays_home),
-        cmocka_unit_test(test_without_a_set),
+        cmocka_unit_test(test_untouched_kept),    cmocka_unit_test(test_told_closed),
+        cmocka_unit_test(test_touched_closed),    cmocka_unit_test(test_second_user),
+        cmocka_unit_test(test_rest_closes),       cmocka_unit_test(test_stays_home),
+        cmocka_unit_test(test_rootless_has_none), cmocka_unit_test(test_without_a_set),
     };
     return cmocka_run_group_tests(tests, begin, finish);
 }
