@@ -1,11 +1,12 @@
 """A network namespace goes from jail to jail as long as nothing has happened in it. One is known by
 its cookie, a number that the kernel gives to no other again."""
 
+import os
 import time
 
 import check
 import harness
-from suite import test
+from suite import Skip, test
 
 COOKIE = """
 import socket, struct, sys
@@ -44,6 +45,11 @@ SOMETHING = {
 }
 
 
+def may_be_used_again():
+    if os.environ.get("PINFOLD_TEST_ROOTLESS"):
+        raise Skip("a rootless runner makes each jail a new one")
+
+
 def of(answer):
     return int(check.text(check.ok(answer)).split()[0])
 
@@ -62,6 +68,7 @@ def again(client, script):
 @test("a network namespace in which nothing happened is used again, and no other", own=True,
       deadline=90)
 def _(_):
+    may_be_used_again()
     with harness.Pair(slots=2, warm=0) as pair:
         other = pair.user_client("other")
         pair.warm_up([{"policy": "default"}])
@@ -80,11 +87,16 @@ def _(_):
 
 @test("in a network namespace that was used before all is as in a new one", own=True, deadline=60)
 def _(_):
+    may_be_used_again()
     look = COOKIE + """
-import os
-seen = [sorted(open("/proc/net/" + name).read().split()) for name in
+def text(*names):
+    try:
+        return open("/proc/" + "/".join(names)).read().split()
+    except FileNotFoundError:
+        return None
+seen = [sorted(text("net", name) or ()) for name in
         ("dev", "snmp", "snmp6", "netstat", "unix", "tcp", "udp", "if_inet6", "route", "protocols")]
-seen += [open("/proc/sys/net/" + name).read() for name in
+seen += [text("sys/net", name) for name in
          ("core/somaxconn", "ipv4/tcp_max_tw_buckets", "ipv4/tcp_rmem", "ipv4/ip_local_port_range")]
 print(seen)
 """
