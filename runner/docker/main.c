@@ -224,7 +224,7 @@ static int main_start(struct main_runner *r, struct err *err) {
         (s->init_fd = start_init_program(r->opt.init, err)) < 0 ||
         (s->home_ns = start_namespace(err)) < 0 || main_state(r, err) != 0 ||
         leftovers_sweep(BACKEND_DOCKER, &r->log, err) != 0 ||
-        start_filters(true, s->programs, err) != 0) {
+        start_filters(&r->log, true, s->programs, err) != 0) {
         return -1;
     }
     return main_prove(r, err);

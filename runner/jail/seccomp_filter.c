@@ -482,7 +482,7 @@ struct seccomp_rules *seccomp_rules_new(enum policy_syscalls set, bool shares_us
 
 int seccomp_build(enum policy_syscalls set, bool shares_user, struct seccomp_program *out,
                   struct err *err) {
-    struct seccomp_program built = {NULL, 0}, shorter = {NULL, 0};
+    struct seccomp_program built = {0}, shorter = {0};
     struct err why;
     struct seccomp_rules *rules = seccomp_rules_new(set, shares_user, err);
     if (rules == NULL || seccomp_library(rules, &built, err) != 0) {
@@ -490,14 +490,12 @@ int seccomp_build(enum policy_syscalls set, bool shares_user, struct seccomp_pro
         return -1;
     }
     /* The library is the judge of the shorter one: any doubt, and its own is taken. */
-    if (seccomp_compile(rules, &shorter, &why) == 0 && seccomp_same(rules, &built, &shorter)) {
-        struct seccomp_program longer = built;
-        built = shorter;
-        shorter = longer;
-    }
-    seccomp_done(&shorter);
+    bool same =
+        seccomp_compile(rules, &shorter, &why) == 0 && seccomp_same(rules, &built, &shorter);
+    seccomp_done(same ? &built : &shorter);
     free(rules);
-    *out = built;
+    *out = same ? shorter : built;
+    out->longer = !same;
     return 0;
 }
 

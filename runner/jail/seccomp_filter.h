@@ -29,6 +29,7 @@
 struct seccomp_program {
     struct sock_filter *insns; /* owned */
     unsigned short len;        /* number of instructions; a struct sock_fprog in all but name */
+    bool longer;               /* the library's: the shorter one could not be made, or differs */
 };
 
 /* Builds the program for a policy's set of system calls, for the architecture this program runs on.

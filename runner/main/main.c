@@ -213,7 +213,7 @@ static int main_start(struct runner *r, struct err *err) {
         (s->init_fd = start_init_program(r->opt.init, err)) < 0 || main_rootless(r, err) != 0 ||
         (s->home_ns = start_namespace(err)) < 0 || main_state(r, err) != 0 ||
         leftovers_sweep(BACKEND_NATIVE, &r->log, err) != 0 ||
-        start_filters(s->ids.count == SPAWN_IDS_ONE, s->programs, err) != 0) {
+        start_filters(&r->log, s->ids.count == SPAWN_IDS_ONE, s->programs, err) != 0) {
         return -1;
     }
     return main_prove(r, err);

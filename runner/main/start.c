@@ -160,11 +160,22 @@ int start_state(const struct start_names *names, struct start_state *out, struct
     return out->lock < 0 ? -1 : start_dirs(names, out, err);
 }
 
-int start_filters(bool shares_user, struct seccomp_program programs[2], struct err *err) {
+int start_filters(struct log *log, bool shares_user, struct seccomp_program programs[2],
+                  struct err *err) {
     static const enum policy_syscalls sets[] = {POLICY_SYSCALLS_DEFAULT, POLICY_SYSCALLS_STRICT};
     for (size_t i = 0; i < sizeof sets / sizeof sets[0]; i++) {
         if (seccomp_build(sets[i], shares_user, &programs[sets[i]], err) != 0) {
             return -1;
+        }
+        if (programs[sets[i]].longer) {
+            struct log_line l;
+            log_begin(&l, log, LOG_WARN, "filter");
+            log_u64(&l, "instructions", programs[sets[i]].len);
+            log_str(&l, "why",
+                    "the short system call filter does not answer as that of libseccomp does, "
+                    "which jails get instead: they are as safe, and made a little slower; please "
+                    "report the version of libseccomp");
+            log_end(&l);
         }
     }
     return 0;

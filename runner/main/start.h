@@ -53,8 +53,10 @@ struct start_state {
  * what is missing in it. Nothing in it is reached through a link. */
 int start_state(const struct start_names *names, struct start_state *out, struct err *err);
 
-/* The filters of both sets of system calls; `shares_user` as in seccomp_build(). */
-int start_filters(bool shares_user, struct seccomp_program programs[2], struct err *err);
+/* The filters of both sets of system calls; `shares_user` as in seccomp_build(). A line of the log
+ * says when they are the longer ones. */
+int start_filters(struct log *log, bool shares_user, struct seccomp_program programs[2],
+                  struct err *err);
 
 /* Notes where base groups are, for supervise_config.base. */
 void start_bases(struct supervise_config *cfg, const struct cgroup_host *cgroups);

@@ -431,7 +431,7 @@ static void test_refused(void **state) {
     const struct scmp_arg_cmp unknown = {.arg = 0, .op = SCMP_CMP_GE, .datum_a = 1};
     const struct scmp_arg_cmp twice[2] = {low, high};
     struct seccomp_rules *rules = calloc(1, sizeof *rules);
-    struct seccomp_program p = {NULL, 0};
+    struct seccomp_program p = {0};
     struct err e = {0};
     assert_non_null(rules);
     put(rules, 1, SCMP_ACT_ALLOW, 1, &low);

@@ -38,7 +38,7 @@ static int sets_down(void **state) {
 static void test_the_shorter_program_answers_as_the_one_of_libseccomp(void **state) {
     (void)state;
     for (int i = 0; i < 4; i++) {
-        struct seccomp_program out = {NULL, 0};
+        struct seccomp_program out = {0};
         struct err e = {0};
         assert_true(seccomp_same(sets[i].rules, &sets[i].library, &sets[i].shorter));
         assert_true(sets[i].shorter.len < sets[i].library.len / 3);
@@ -109,7 +109,8 @@ static void test_a_program_without_an_end_is_like_no_other(void **state) {
                                     {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
     struct sock_filter beyond[] = {{BPF_LD | BPF_W | BPF_ABS, 0, 0, sizeof(struct seccomp_data)},
                                    {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW}};
-    const struct seccomp_program bad[] = {{load, 1}, {unknown, 2}, {beyond, 2}, {NULL, 0}};
+    const struct seccomp_program bad[] = {
+        {.insns = load, .len = 1}, {.insns = unknown, .len = 2}, {.insns = beyond, .len = 2}, {0}};
     const struct seccomp_data call = {.arch = SECCOMP_ARCH};
     for (size_t i = 0; i < UNIT_COUNT(bad); i++) {
         uint32_t answer = 0;
