@@ -143,16 +143,16 @@ static bool jail_are_right(const int *fds, size_t nfds) {
 }
 
 /* The listener of the filter comes last; in front of it, from a native jail, the root of what can
- * be written. */
+ * be written. Of one that is dying nothing is looked up: its number may be somebody else's. */
 static void jail_setup_ok(struct jail *j, int *fds, size_t nfds) {
     struct statfs fs;
     char path[64];
     struct stat st;
     bool contained = j->host->maker->contained;
     (void)snprintf(path, sizeof path, "/proc/%d/ns/pid", (int)j->pid);
-    if (nfds != (contained ? 1u : 2u) || j->filter_fd >= 0 || (j->writable_fd >= 0) != contained ||
-        !jail_are_right(fds, nfds) || fstatfs(contained ? j->writable_fd : fds[0], &fs) != 0 ||
-        stat(path, &st) != 0) {
+    if (j->state != JAIL_BUILDING || nfds != (contained ? 1u : 2u) || j->filter_fd >= 0 ||
+        (j->writable_fd >= 0) != contained || !jail_are_right(fds, nfds) ||
+        fstatfs(contained ? j->writable_fd : fds[0], &fs) != 0 || stat(path, &st) != 0) {
         jail_fail(j, "set-up answer", EPROTO, "process 1 answered out of order");
         return;
     }

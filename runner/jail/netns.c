@@ -16,8 +16,11 @@
 /* Longer than the pause after which used jails are replaced (POOL_REFILL_PLENTY_NS). */
 #define NETNS_REST_NS (100 * CLOCK_NS_PER_MS)
 
-static const char *const netns_tables[] = {"/proc/thread-self/net/snmp",
-                                           "/proc/thread-self/net/snmp6"};
+/* The last two change without a packet. Each route of IPv6 that a connection looked up is counted;
+ * so is each look-up of IPv4, also of bind(2), where the kernel was built to. */
+static const char *const netns_tables[] = {
+    "/proc/thread-self/net/snmp", "/proc/thread-self/net/snmp6", "/proc/thread-self/net/netstat",
+    "/proc/thread-self/net/rt6_stats", "/proc/thread-self/net/fib_triestat"};
 enum { NETNS_TABLES = sizeof netns_tables / sizeof netns_tables[0] };
 
 struct netns_set {
@@ -114,6 +117,12 @@ static bool netns_same(const struct netns_set *set) {
     return same;
 }
 
+/* A route of IPv4 that was looked up is kept, with the time of that, and may be asked for: no table
+ * tells of it. After this, each is looked up anew. */
+static bool netns_forget_routes(void) {
+    return fd_write_kernel(AT_FDCWD, "/proc/sys/net/ipv4/route/flush", "1", 1, NULL) == 0;
+}
+
 int netns_adopt(struct netns_set *set, pid_t pid) {
     char path[64];
     if (set == NULL) {
@@ -138,7 +147,7 @@ static bool netns_as_new(const struct netns_set *set, int fd) {
     if (!set->known || netns_enter(fd, NULL) != 0) {
         return false;
     }
-    bool fine = netns_quiet() && netns_same(set);
+    bool fine = netns_quiet() && netns_same(set) && netns_forget_routes();
     netns_leave(set);
     return fine;
 }

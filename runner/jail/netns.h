@@ -5,19 +5,21 @@
  * That nothing has happened is known in two ways, and both must say so:
  *
  * - The jail did not ask for what leaves something there. Its filter has the runner asked before
- *   a socket for datagrams or of netlink is made, a socket listens, or a group is joined
- *   (jail_filter.c). Who has asked, whatever the answer was, is the last user of his namespace
- *   (`told`).
+ *   a socket for datagrams or of netlink is made, a socket listens, a group is joined, or TCP is to
+ *   be opened fast (jail_filter.c). Who has asked, whatever the answer was, is the last user of his
+ *   namespace (`told`).
  * - The kernel has no socket there any more (`sockets: used 0` of /proc/net/sockstat, which counts
  *   those of every family, also one that travels in a message and has no process), and its counters
- *   of IPv4, ICMP, TCP, UDP and IPv6 (/proc/net/snmp, snmp6) are those of a new namespace: no
+ *   (/proc/net/snmp, snmp6, netstat, rt6_stats, fib_triestat) are those of a new namespace: no
  *   packet was sent or received, no connection tried, no route missed.
  *
- * What is left are sockets of AF_UNIX, whose names end with them, and of TCP that neither connected
- * nor listened: nothing of these stays behind them. Routes, metrics of peers, connections in
- * TIME_WAIT, fragments, conntrack: all of it comes with a packet. The devices, addresses and
- * sysctls are those that process 1 of the first jail made. Later ones have no power over the
- * namespace: it belongs to the user namespace of the first jail, in which nobody is any more.
+ * What is left are sockets of AF_UNIX, whose names end with them, and of TCP that neither listened
+ * nor sent anything. Of these a route may stay that they looked up: of IPv6 the counters tell,
+ * those of IPv4 are forgotten here. Metrics of peers, connections in TIME_WAIT, fragments,
+ * conntrack: all of it comes with a packet. The devices, addresses and sysctls are those that
+ * process 1 of the first jail made. Later ones have no power over the namespace: it belongs to the
+ * user namespace of the first jail, in which nobody is any more. By that, by its number and by the
+ * age of its addresses a program can tell that its namespace is older than its jail.
  *
  * A new one is made together with the jail (spawn.h) and taken over here once it is set up. Where
  * that may not be (a rootless runner, or one without CAP_SYS_PTRACE) each jail has a new one. Those

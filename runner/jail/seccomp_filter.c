@@ -285,8 +285,9 @@ static const struct seccomp_line seccomp_lines[] = {
  * queues and keys of connections are memory that no cgroup counts, nor are receive buffers of
  * netlink and of connections that nobody has accepted: they stay as large as the kernel makes them
  * by itself. Two are answered 0 and do nothing, since a program can do without but gives up where
- * they are refused: that (servers), and that ICMP errors are to be queued (glibc's resolver). That
- * a group is joined the runner is told, since more may stay of it than the socket (netns.h). */
+ * they are refused: that (servers), and that ICMP errors are to be queued (glibc's resolver). Of
+ * groups that are joined, and of TCP that is opened fast, the runner is told: more may stay of them
+ * than the socket (netns.h), as the namespace's key, or a connection that sends nothing. */
 static const struct seccomp_option {
     uint32_t level, option, action;
 } seccomp_options[] = {
@@ -310,6 +311,8 @@ static const struct seccomp_option {
     {IPPROTO_IP, MCAST_JOIN_GROUP, SCMP_ACT_NOTIFY},
     {IPPROTO_IP, MCAST_JOIN_SOURCE_GROUP, SCMP_ACT_NOTIFY},
     {IPPROTO_IPV6, IPV6_JOIN_ANYCAST, SCMP_ACT_NOTIFY},
+    {IPPROTO_TCP, TCP_FASTOPEN, SCMP_ACT_NOTIFY},
+    {IPPROTO_TCP, TCP_FASTOPEN_CONNECT, SCMP_ACT_NOTIFY},
     {IPPROTO_IP, IP_RECVERR, SCMP_ACT_ERRNO(0)},
     {IPPROTO_IPV6, IPV6_RECVERR, SCMP_ACT_ERRNO(0)},
 };

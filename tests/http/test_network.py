@@ -22,19 +22,42 @@ def attempt(call, *arguments):
 print(cookie())
 """
 
+# Connections that send nothing: the kernel waits for their first bytes, or refuses them at once.
+WAITS = """
+def waits(family, host):
+    a = socket.socket(family)
+    for option in 30, 34:  # TCP_FASTOPEN_CONNECT, TCP_FASTOPEN_NO_COOKIE
+        a.setsockopt(6, option, 1)
+    a.setsockopt(1, 13, struct.pack("ii", 1, 0))
+    a.connect((host, 9))
+def full(family, host):
+    a, b = socket.socket(family), socket.socket(family)
+    a.bind((host, 0))
+    port = a.getsockname()[1]
+    try:
+        b.setsockopt(0, 51, struct.pack("I", port | port << 16))  # IP_LOCAL_PORT_RANGE
+    except OSError:
+        return waits(family, host)  # Linux before 6.3
+    b.connect((host, 9))
+"""
+
 NOTHING = {
     "nothing": "",
     "sockets of its own host": "a, b = socket.socketpair(); a.send(b'x'); b.recv(1)",
     "a name that ends with it": "a = socket.socket(socket.AF_UNIX); a.bind('\\0here')",
-    "TCP that was not used": "a = socket.socket(AF); a.bind(ANY)",
+    "TCP that was not used": "a = socket.socket(AF)",
 }
 
 # Each by itself; a socket for datagrams leaves nothing behind, and is not looked into.
 SOMETHING = {
     "a connection that is refused": "attempt(socket.create_connection, ('127.0.0.1', 9))",
-    "the same over IPv6": "attempt(socket.create_connection, ('::1', 9))",
+    "one over IPv6": "attempt(socket.create_connection, ('::1', 9))",
     "no route": "attempt(socket.create_connection, ('192.0.2.1', 9))",
     "a socket that listens": "a = socket.socket(AF); a.bind(ANY); a.listen()",
+    "a connection that sends nothing": WAITS + "waits(AF, '127.0.0.1')",
+    "the same over IPv6": WAITS + "waits(socket.AF_INET6, '::1')",
+    "no port, but a route": WAITS + "attempt(full, socket.AF_INET6, '::1')",
+    "the key of TCP's fast opening": "socket.socket(AF).setsockopt(6, 23, 5)",
     "a connection": "a = socket.create_server(ANY); socket.create_connection(a.getsockname())",
     "a socket for datagrams": "socket.socket(AF, socket.SOCK_DGRAM).bind(ANY)",
     "one of netlink": "attempt(socket.socket, socket.AF_NETLINK, socket.SOCK_RAW, 0)",
@@ -95,7 +118,9 @@ def text(*names):
     except FileNotFoundError:
         return None
 seen = [sorted(text("net", name) or ()) for name in
-        ("dev", "snmp", "snmp6", "netstat", "unix", "tcp", "udp", "if_inet6", "route", "protocols")]
+        ("dev", "snmp", "snmp6", "netstat", "rt6_stats", "ipv6_route", "fib_triestat", "unix", "tcp",
+         "udp", "if_inet6", "route")]
+seen += [[line.split()[:3] for line in open("/proc/net/protocols")]]  # then the memory of the host's
 seen += [text("sys/net", name) for name in
          ("core/somaxconn", "ipv4/tcp_max_tw_buckets", "ipv4/tcp_rmem", "ipv4/ip_local_port_range")]
 print(seen)

@@ -317,6 +317,24 @@ static void a_child_that_waits_and_is_called_dead_is(void **state) {
     finish();
 }
 
+/* It is dead and was waited for, and what it said before is heard after that. */
+static void of_a_dead_one_nothing_is_looked_up(void **state) {
+    (void)state;
+    memset(&fake, 0, sizeof(fake));
+    begin();
+    struct netns_set *networks = netns_new(w.host.loop);
+    assert_non_null(networks);
+    w.host.networks = networks;
+    assert_true(fake_works());
+    jail_kill(w.jail);
+    jail_hear(w.jail);
+    assert_int_equal(w.jail->net_fd, -1);
+    assert_int_equal(w.jail->pid_ns, 0);
+    w.host.networks = NULL;
+    netns_free(networks);
+    finish();
+}
+
 static void children_that_die_are_not_made_as_fast_as_they_die(void **state) {
     (void)state;
     struct err err = {0};
@@ -461,6 +479,7 @@ int main(void) {
         cmocka_unit_test(nobody_inside_has_the_master_of_a_terminal),
         cmocka_unit_test(descriptors_come_with_nothing_but_the_setup),
         cmocka_unit_test(a_child_that_waits_and_is_called_dead_is),
+        cmocka_unit_test(of_a_dead_one_nothing_is_looked_up),
         cmocka_unit_test(children_that_die_are_not_made_as_fast_as_they_die),
         cmocka_unit_test(who_says_hello_from_elsewhere_is_not_moved),
         cmocka_unit_test(who_has_the_number_of_a_dead_child_is_left_alone),

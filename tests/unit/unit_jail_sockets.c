@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include "bpf.h"
 #include "seccomp_sets.h"
@@ -52,8 +53,9 @@ static void test_socket_options(void **state) {
         {0, 11, 0},
         {41, 25, 0},
     };
-    /* Groups are joined: the runner is told. */
-    static const uint32_t told[][2] = {{0, 35}, {0, 39}, {0, 42}, {0, 46}, {41, 27}};
+    /* Groups are joined, TCP is opened fast: the runner is told. */
+    static const uint32_t told[][2] = {{0, 35},  {0, 39}, {0, 42}, {0, 46},
+                                       {41, 27}, {6, 23}, {6, 30}};
     for (uint64_t i = 0; i < 512u * 128; i++) {
         uint64_t level = i / 128, option = i % 128;
         uint32_t want = ALLOW;
@@ -136,11 +138,25 @@ static void test_asked(void **state) {
     assert_false(jail_sockets_asked(&note));
 }
 
+/* Whatever the answer is: here there is nobody who could hear it. */
+static void test_told(void **state) {
+    (void)state;
+    static const int calls[] = {SYS_socket, SYS_listen, SYS_setsockopt};
+    for (size_t i = 0; i < UNIT_COUNT(calls); i++) {
+        struct jail_host host = {0};
+        struct jail j = {.host = &host, .pid = getpid(), .filter_fd = -1};
+        const struct seccomp_notif note = {.data = {.arch = ARCH, .nr = calls[i]}};
+        jail_sockets_answer(&j, &note);
+        assert_true(j.net_told);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_socket_options),
         cmocka_unit_test(test_socket_families),
         cmocka_unit_test(test_asked),
+        cmocka_unit_test(test_told),
     };
     return cmocka_run_group_tests(tests, seccomp_sets_up, seccomp_sets_down);
 }

@@ -3,13 +3,16 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -135,6 +138,46 @@ static int udp6_sent(int outside) {
     return 0;
 }
 
+/* A connection that waits for its first bytes before it sends anything: there is a route already.
+ */
+static int waits(int family, const struct sockaddr *to, socklen_t len, bool aborted) {
+    const struct linger none = {.l_onoff = aborted};
+    int on = 1;
+    fd_cleanup int fd = socket(family, SOCK_STREAM, 0);
+    assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, &on, sizeof(on)), 0);
+    assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, &on, sizeof(on)), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none)), 0);
+    assert_int_equal(connect(fd, to, len), 0);
+    return 0;
+}
+
+/* The kernel counts that it was aborted, and nothing else. */
+static int tcp_aborted(int outside) {
+    (void)outside;
+    struct sockaddr_in a = v4("127.0.0.1", 9);
+    return waits(AF_INET, (struct sockaddr *)&a, sizeof(a), true);
+}
+
+static int tcp6_routed(int outside) {
+    (void)outside;
+    struct sockaddr_in6 a = v6("::1", 9);
+    return waits(AF_INET6, (struct sockaddr *)&a, sizeof(a), false);
+}
+
+/* Refused without a trace in any counter; but the route was looked up. */
+static int tcp_routed(int outside) {
+    (void)outside;
+    struct sockaddr_in a = v4("127.255.255.255", 9);
+    return refused(AF_INET, SOCK_STREAM, (struct sockaddr *)&a, sizeof(a), ENETUNREACH);
+}
+
+/* Kernels that count each look-up, also of an address to bind to. */
+static bool counts_looks(void) {
+    char text[4096] = "";
+    fd_cleanup int fd = open("/proc/net/fib_triestat", O_RDONLY | O_CLOEXEC);
+    return read(fd, text, sizeof(text) - 1) > 0 && strstr(text, "gets") != NULL;
+}
+
 static void lo_up(void) {
     struct ifreq req = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
     fd_cleanup int fd = socket(AF_INET, SOCK_DGRAM, 0);
@@ -230,7 +273,7 @@ static void test_untouched_kept(void **state) {
     (void)state;
     assert_true(kept(nothing, false));
     assert_true(kept(of_unix, false));
-    assert_true(kept(tcp_of_no_use, false));
+    assert_true(kept(tcp_of_no_use, false) == !counts_looks());
 }
 
 static void test_told_closed(void **state) {
@@ -251,6 +294,8 @@ static void test_touched_closed(void **state) {
         {"no route", no_route},
         {"no route for IPv6", no_route6},
         {"a connection", tcp_spoke},
+        {"a connection that sent nothing", tcp_aborted},
+        {"its route, of IPv6", tcp6_routed},
         {"a datagram", udp_sent},
         {"a datagram of IPv6", udp6_sent},
     };
@@ -280,20 +325,113 @@ static void test_second_user(void **state) {
     assert_int_equal(netns_take(set), -1);
 }
 
+/* How old is the route that the kernel has for 127.255.255.255, in hundredths of a second? In the
+ * namespace of the caller, on its processor. */
+static int route_age(void) {
+    struct {
+        struct nlmsghdr head;
+        struct rtmsg msg;
+        struct rtattr to;
+        in_addr_t address;
+    } ask = {.head = {.nlmsg_len = sizeof(ask), .nlmsg_type = RTM_GETROUTE, .nlmsg_flags = 1},
+             .msg = {.rtm_family = AF_INET, .rtm_dst_len = 32},
+             .to = {.rta_len = RTA_LENGTH(sizeof(in_addr_t)), .rta_type = RTA_DST},
+             .address = v4("127.255.255.255", 0).sin_addr.s_addr};
+    _Alignas(8) char answer[4096];
+    const struct nlmsghdr *head = (const struct nlmsghdr *)(const void *)answer;
+    fd_cleanup int fd = socket(AF_NETLINK, SOCK_RAW, NETLINK_ROUTE);
+    assert_int_equal(send(fd, &ask, sizeof(ask), 0), sizeof(ask));
+    ssize_t n = recv(fd, answer, sizeof(answer), 0);
+    assert_true(n > 0 && head->nlmsg_type == RTM_NEWROUTE);
+    size_t at = NLMSG_SPACE(sizeof(struct rtmsg));
+    while (at + RTA_SPACE(sizeof(struct rta_cacheinfo)) <= (size_t)n) {
+        const struct rtattr *a = (const struct rtattr *)(const void *)(answer + at);
+        if (a->rta_type == RTA_CACHEINFO)
+            return (int)((const struct rta_cacheinfo *)RTA_DATA(a))->rta_lastuse;
+        at += RTA_ALIGN(a->rta_len);
+    }
+    return -1;
+}
+
+/* Is it one that the namespace has not had for 50 ms, but looked up now? */
+static int route_is_young(int outside) {
+    (void)outside;
+    int age = route_age();
+    return age >= 0 && age < 5 ? 0 : -1;
+}
+
+static int route_is_old(int outside) {
+    return route_is_young(outside) == 0 ? -1 : 0;
+}
+
+/* -> what was found in it by the second. All on one processor: each has routes of its own. */
+static char routed_before(bool given) {
+    char found = 0;
+    struct resident r = settle(-1, tcp_routed);
+    int fd = netns_adopt(set, r.pid);
+    acts(&r, tcp_routed);
+    leaves(&r, tcp_routed);
+    uint64_t until = clock_mono_ns() + 100 * CLOCK_NS_PER_MS;
+    while (clock_mono_ns() < until)
+        (void)poll(NULL, 0, 10); /* the route grows older */
+    if (given) {
+        netns_give(set, &fd, false);
+        fd = netns_take(set);
+    }
+    assert_true(fd >= 0);
+    act_fn *look = given ? route_is_young : route_is_old;
+    r = settle(fd, look);
+    assert_int_equal(write(r.sock, "g", 1), 1);
+    ssize_t n = read(r.sock, &found, 1);
+    assert_int_equal(waitpid(r.pid, NULL, 0), r.pid);
+    leaves(&r, look);
+    fd_close(&fd);
+    return n == 1 ? found : 0;
+}
+
+static void test_routes_forgotten(void **state) {
+    (void)state;
+    cpu_set_t one, all;
+    assert_int_equal(sched_getaffinity(0, sizeof(all), &all), 0);
+    CPU_ZERO(&one);
+    CPU_SET((unsigned)sched_getcpu(), &one);
+    assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
+    assert_int_equal(routed_before(false), '2');
+    assert_int_equal(routed_before(true), '2');
+    assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
+}
+
+/* Where the kernel cannot be made to forget routes, none is kept. */
+static void test_unforgotten_closed(void **state) {
+    (void)state;
+    int status = -1;
+    pid_t pid = fork();
+    if (pid == 0) {
+        bool hidden = unshare(CLONE_NEWNS) == 0 &&
+                      mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                      mount("none", "/proc/sys", "tmpfs", 0, NULL) == 0;
+        _exit(!hidden ? 2 : kept(nothing, false) ? 1 : 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 static void test_rest_closes(void **state) {
     (void)state;
     struct err err = {0};
+    struct netns_set *own = netns_new(loop); /* no timer of what was before */
     struct resident r = settle(-1, nothing);
-    int fd = netns_adopt(set, r.pid), number = fd;
+    int fd = netns_adopt(own, r.pid), number = fd;
     acts(&r, nothing);
     leaves(&r, nothing);
-    netns_give(set, &fd, false);
+    netns_give(own, &fd, false);
     assert_true(fcntl(number, F_GETFD) >= 0);
     uint64_t until = clock_mono_ns() + DEADLINE_MS * CLOCK_NS_PER_MS;
     while (fcntl(number, F_GETFD) >= 0 && clock_mono_ns() < until)
         unit_works(loop_once(loop, 50 * CLOCK_NS_PER_MS, &err), err);
     assert_true(fcntl(number, F_GETFD) < 0);
-    assert_int_equal(netns_take(set), -1);
+    assert_int_equal(netns_take(own), -1);
+    netns_free(own);
 }
 
 static void test_stays_home(void **state) {
@@ -327,10 +465,11 @@ static void test_without_a_set(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_untouched_kept),    cmocka_unit_test(test_told_closed),
-        cmocka_unit_test(test_touched_closed),    cmocka_unit_test(test_second_user),
-        cmocka_unit_test(test_rest_closes),       cmocka_unit_test(test_stays_home),
-        cmocka_unit_test(test_rootless_has_none), cmocka_unit_test(test_without_a_set),
+        cmocka_unit_test(test_untouched_kept),     cmocka_unit_test(test_told_closed),
+        cmocka_unit_test(test_touched_closed),     cmocka_unit_test(test_routes_forgotten),
+        cmocka_unit_test(test_unforgotten_closed), cmocka_unit_test(test_second_user),
+        cmocka_unit_test(test_rest_closes),        cmocka_unit_test(test_stays_home),
+        cmocka_unit_test(test_rootless_has_none),  cmocka_unit_test(test_without_a_set),
     };
     return cmocka_run_group_tests(tests, begin, finish);
 }
