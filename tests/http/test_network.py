@@ -135,3 +135,68 @@ print(seen)
         most = max(seen.values(), key=len)
         check.true(len(most) >= 3, "no namespace was used three times: %s", {n: len(t) for n, t in seen.items()})
         check.equal(set(most), {most[0]}, "what a namespace shows from the first use on")
+
+
+# What it leaves: a name and a port that are bound, each held in another way while its jail dies.
+LEAVE = """
+import os, socket, struct, sys, threading, time
+def things():
+    name, port = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), socket.socket(socket.AF_INET)
+    name.bind("\\0left")
+    port.bind(("127.0.0.1", 7007))
+    return [name, port]
+def cycle(extra):
+    a, b = socket.socketpair()
+    fds = [one.fileno() for one in [a, b] + things()] + extra
+    for one in a, b:
+        socket.send_fds(one, [b"x"], fds)
+def forks(kept):
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            pass
+def calls(kind):
+    while True:
+        one = socket.socket(socket.AF_INET, kind)
+        if kind == socket.SOCK_STREAM:
+            one.listen()
+        one.close()
+"""
+
+WAYS = {
+    "a cycle of messages": "cycle([])",
+    "the namespace in a cycle of messages": "cycle([os.open('/proc/self/' + name, os.O_RDONLY) for name"
+                                            " in ('ns/net', 'net/unix', 'net/tcp')])",
+    "a process of its own": "kept = things()\nif os.fork() == 0:\n    os.setsid()\n    os.close(1)\n"
+                            "    os.close(2)\n    if os.fork() == 0:\n        time.sleep(60)",
+    "ever more processes": "forks(things())",
+    "calls that are asked about": "kept = things()\n"
+                                  "for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM) * 4:\n"
+                                  "    threading.Thread(target=calls, args=(kind,)).start()",
+}
+
+FOUND = COOKIE + """
+import os
+one, two = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM), socket.socket(AF)
+print([line for table in ("unix", "tcp", "tcp6", "udp", "udp6", "raw")
+       for line in open("/proc/net/" + table).readlines()[1:]
+       if table != "unix" or int(line.split()[6]) != os.fstat(one.fileno()).st_ino])
+one.bind("\\0left")
+two.bind(("127.0.0.1", 7007))
+print("free")
+"""
+
+
+@test("however a jail dies, nothing that it held is there for the next", own=True, deadline=120)
+def _(_):
+    with harness.Pair(slots=2, warm=0) as pair:
+        other = pair.user_client("other")
+        pair.warm_up([{"policy": "default"}])
+        for name, way in WAYS.items():
+            pair.client.python(LEAVE + way, limits={"wall_ms": 700})
+            for client in (other, pair.client):
+                lines = check.text(check.ok(client.python(FOUND))).split("\n")
+                check.equal(lines[1:3], ["[]", "free"], "after %s there is" % name)
+        other.close()
+        pair.check_clean()

@@ -283,8 +283,8 @@ static void test_told_closed(void **state) {
 
 static void test_touched_closed(void **state) {
     (void)state;
-    static const struct {
-        const char *name;
+    const struct {
+        const char *name; /* NULL: not on this kernel */
         act_fn *act;
     } table[] = {
         {"a socket that a process has", one_stays},
@@ -296,11 +296,12 @@ static void test_touched_closed(void **state) {
         {"a connection", tcp_spoke},
         {"a connection that sent nothing", tcp_aborted},
         {"its route, of IPv6", tcp6_routed},
+        {counts_looks() ? "the look for a route" : NULL, tcp_routed},
         {"a datagram", udp_sent},
         {"a datagram of IPv6", udp6_sent},
     };
     for (size_t i = 0; i < UNIT_COUNT(table); i++) {
-        if (kept(table[i].act, false))
+        if (table[i].name != NULL && kept(table[i].act, false))
             fail_msg("%s: its namespace was kept", table[i].name);
     }
 }
@@ -397,7 +398,8 @@ static void test_routes_forgotten(void **state) {
     CPU_SET((unsigned)sched_getcpu(), &one);
     assert_int_equal(sched_setaffinity(0, sizeof(one), &one), 0);
     assert_int_equal(routed_before(false), '2');
-    assert_int_equal(routed_before(true), '2');
+    if (!counts_looks()) /* where it is kept */
+        assert_int_equal(routed_before(true), '2');
     assert_int_equal(sched_setaffinity(0, sizeof(all), &all), 0);
 }
 
