@@ -54,6 +54,8 @@ PREFIX := /usr/local
 SYSCONFDIR := /etc
 DEB_VERSION :=
 B := build
+# Of a build that nobody gave a -j: as many at once as there are processors.
+JOBS = $(if $(filter -j% --jobserver%,$(MAKEFLAGS)),,-j$(shell nproc))
 
 # --------------------------------------------------------------------------------------------------
 # Packages (Debian 12).
@@ -226,7 +228,7 @@ endif
 
 up:
 	@deploy/deps.sh $(PACKAGES_build)
-	@+$(MAKE) --no-print-directory all
+	@+$(MAKE) --no-print-directory $(JOBS) all
 	@deploy/up.sh --port '$(PORT)' --state '$(STATE)'
 
 down:
@@ -237,7 +239,7 @@ env:
 
 test:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test)
-	@+$(MAKE) --no-print-directory all tests
+	@+$(MAKE) --no-print-directory $(JOBS) all tests
 	@PINFOLD_BUILD='$(abspath $(B))' tests/run
 
 bench:
@@ -246,14 +248,14 @@ bench:
 
 lint:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_lint)
-	@+$(MAKE) --no-print-directory objects
+	@+$(MAKE) --no-print-directory $(JOBS) objects
 	@LINT_BUILD='$(B)' LINT_CFLAGS='$(CC) $(CFLAGS_all) $(CFLAGS_rel)' \
 	    LINT_FENCES='$(foreach d,$(DIRS),$(d)=$(subst $(space),$(comma),$(strip $(INC_$(d)))))' \
 	    tests/lint
 
 .PHONY: escape sizes analyze test-docker
 sizes:
-	@+$(MAKE) --no-print-directory all >/dev/null
+	@+$(MAKE) --no-print-directory $(JOBS) all >/dev/null
 	@tests/sizes '$(B)'
 
 analyze:
@@ -265,38 +267,38 @@ analyze:
 
 test-docker:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test) $(PACKAGES_docker)
-	@+$(MAKE) --no-print-directory all $(B)/tests/escape
+	@+$(MAKE) --no-print-directory $(JOBS) all $(B)/tests/escape
 	@PINFOLD_BUILD='$(abspath $(B))' tests/docker/run
 
 escape:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_escape)
-	@+$(MAKE) --no-print-directory all $(B)/tests/escape
+	@+$(MAKE) --no-print-directory $(JOBS) all $(B)/tests/escape
 	@PINFOLD_BUILD='$(abspath $(B))' tests/escape/run.py
 
 fuzz:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fuzz)
-	@+$(MAKE) --no-print-directory fuzzers
+	@+$(MAKE) --no-print-directory $(JOBS) fuzzers
 	@PINFOLD_BUILD='$(abspath $(B))' tests/fuzz/run '$(SECONDS)'
 
 fault:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fault)
-	@+$(MAKE) --no-print-directory all
+	@+$(MAKE) --no-print-directory $(JOBS) all
 	@PINFOLD_BUILD='$(abspath $(B))' tests/fault/run
 
 mislabel:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_fault)
-	@+$(MAKE) --no-print-directory all
+	@+$(MAKE) --no-print-directory $(JOBS) all
 	@PINFOLD_BUILD='$(abspath $(B))' tests/fault/mislabel '$(RUNS)'
 
 kills:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test)
-	@+$(MAKE) --no-print-directory all
+	@+$(MAKE) --no-print-directory $(JOBS) all
 	@PINFOLD_BUILD='$(abspath $(B))' PINFOLD_TEST_KILLS='$(N)' PINFOLD_TEST_SEED="$$RANDOM" \
 	    /usr/bin/python3 tests/http/run.py --only '^kills' | sed -u 's/^# \([0-9]* passed\)/\1/'
 
 soak:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_test)
-	@+$(MAKE) --no-print-directory all
+	@+$(MAKE) --no-print-directory $(JOBS) all
 	@PINFOLD_BUILD='$(abspath $(B))' tests/soak/run '$(MINUTES)'
 
 install: all
@@ -304,23 +306,23 @@ install: all
 
 deb:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_deb)
-	@+$(MAKE) --no-print-directory all
+	@+$(MAKE) --no-print-directory $(JOBS) all
 	@deb=$$(deploy/deb.sh '$(B)' '$(DEB_VERSION)') && echo "$$deb" && \
 	    lintian --allow-root --fail-on error "$$deb"
 
 test-deb:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_deb) $(PACKAGES_testdeb)
-	@+$(MAKE) --no-print-directory all
+	@+$(MAKE) --no-print-directory $(JOBS) all
 	@tests/deploy/deb '$(B)'
 
 test-container:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_testdeb) $(PACKAGES_docker) docker.io curl
-	@+$(MAKE) --no-print-directory all
+	@+$(MAKE) --no-print-directory $(JOBS) all
 	@tests/deploy/container '$(B)'
 
 test-vm:
 	@deploy/deps.sh $(PACKAGES_build) $(PACKAGES_deb) $(PACKAGES_testvm)
-	@+$(MAKE) --no-print-directory all $(B)/tests/escape
+	@+$(MAKE) --no-print-directory $(JOBS) all $(B)/tests/escape
 	@tests/deploy/vm '$(B)' $(PARTS)
 
 build-deps:

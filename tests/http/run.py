@@ -1,14 +1,17 @@
 #!/usr/bin/python3
 """Runs the HTTP tests against real servers and prints TAP.
 
-    run.py [--only PATTERN] [--leave PATTERN] [--share K/N] [--part PART] [--quick] [--sanitized]
+    run.py [--only PATTERN] [--leave PATTERN] [--share K/N] [--part PART] [--group K/N]
+           [--quick] [--sanitized]
            [--backend docker] [--engine podman] [--list]
 
 --only takes a regular expression that is searched in "module: name"; it may be given several
 times. --leave names those that are not run, each as skipped. --share takes every Nth of what is
 chosen, from the Kth on: the N shares together are all. All tests share one server and runner, on a free loopback port and a temporary state
 directory, except those that bring their own. --part takes a part of them, so that two can run at
-once: shared, own (pairs of their own), docker (which start an engine) or alone (what needs the machine for itself). --sanitized takes the server that was built with
+once: shared, own (pairs of their own), docker (which start an engine), alone (what needs the machine for itself) or waits (what waits for a
+deadline and loads nothing). --group divides a part
+into N that take about as long, for running at once: all of a module are in the same one. --sanitized takes the server that was built with
 sanitizers and the tests that send it what is hostile. --backend docker runs those of the shared pair on containers of a Docker engine of its
 own (engine.py); --engine takes another one: podman, or remapped (a dockerd that maps users). After every test the shared pair must be
 clean (see clean.py)."""
@@ -75,6 +78,8 @@ SANITIZED = (
 def part(test):
     if test.module in ("docker", "docker_outside", "image_both"):
         return "docker"
+    if test.waits:
+        return "waits"
     return "alone" if test.alone else "own" if test.own else "shared"
 
 
@@ -86,6 +91,7 @@ def chosen(arguments):
         tests = [one for one in tests if not one.own]
     if arguments.part:
         tests = [one for one in tests if part(one) == arguments.part]
+    tests = share.group(tests, arguments.group)
     if arguments.quick:
         tests = [one for one in tests if not one.slow]
     if arguments.only:
@@ -243,7 +249,8 @@ def main():
     parser.add_argument("--only", action="append", metavar="PATTERN")
     parser.add_argument("--leave", action="append", metavar="PATTERN", default=[])
     parser.add_argument("--share", metavar="K/N", type=share.parse, default=(1, 1))
-    parser.add_argument("--part", choices=("shared", "own", "docker", "alone"))
+    parser.add_argument("--group", metavar="K/N", type=share.parse, default=(1, 1))
+    parser.add_argument("--part", choices=("shared", "own", "docker", "alone", "waits"))
     parser.add_argument("--quick", action="store_true", help="leave the slow ones out")
     parser.add_argument("--sanitized", action="store_true")
     parser.add_argument("--tls", action="store_true", help="speak HTTPS in every test")

@@ -16,7 +16,7 @@ class Deadline(BaseException):
 
 
 class Test:
-    def __init__(self, module, name, function, case, deadline, slow, own, alone=False):
+    def __init__(self, module, name, function, case, deadline, slow, own, alone=False, waits=False):
         self.module = module
         self.name = name
         self.function = function
@@ -25,6 +25,7 @@ class Test:
         self.slow = slow
         self.own = own
         self.alone = alone
+        self.waits = waits
 
     def title(self):
         # A "#" in a TAP line starts a directive.
@@ -38,12 +39,13 @@ TESTS = []
 
 
 def add(
-    name, function, case=None, deadline=DEFAULT_DEADLINE, slow=False, own=False, alone=False
+    name, function, case=None, deadline=DEFAULT_DEADLINE, slow=False, own=False, alone=False, waits=False
 ):
     """Registers one test. `slow` ones run after all quick ones; `own` ones bring their own
-    servers; `alone` ones measure time or CPU shares, so no other suite runs beside them."""
+    servers; `alone` ones measure time or CPU shares, so no other suite runs beside them; `waits`
+    ones wait for a deadline of the runner's and do nothing meanwhile, so that they disturb nobody."""
     module = function.__module__.removeprefix("test_")
-    TESTS.append(Test(module, name, function, case, deadline, slow, own, alone))
+    TESTS.append(Test(module, name, function, case, deadline, slow, own, alone, waits))
 
 
 def test(name, **options):

@@ -35,13 +35,13 @@ def silent(script, limits):
         check.ok(pair.client.run(argv=["true"]))
 
 
-@test("a process 1 that does not report an end does not keep the run for ever", own=True,
+@test("a process 1 that does not report an end does not keep the run for ever", own=True, waits=True,
       deadline=40)
 def _(_):
     silent("echo up; sleep 1", {})
 
 
-@test("a limit ends a run whose process 1 reports nothing", own=True, deadline=40)
+@test("a limit ends a run whose process 1 reports nothing", own=True, waits=True, deadline=40)
 def _(_):
     silent("echo up; sleep 60", {"wall_ms": 1000})
 
@@ -72,7 +72,7 @@ def sleepers(pair, seconds):
     return [pid for pid in clean.family(pair.runner_pid)[1] if clean.read("/proc/%d/cmdline" % pid) == wanted]
 
 
-@test("commands that do not die are the end of their own run and sandbox, and of nothing else", own=True,
+@test("commands that do not die are the end of their own run and sandbox, and of nothing else", own=True, waits=True,
       deadline=150)
 def _(_):
     with harness.Pair(slots=4, warm=1) as pair:
@@ -95,7 +95,7 @@ def _(_):
         check.equal(pair.client.fetch(other)["state"], "running", "the other run")
 
 
-@test("a process that does not die keeps nobody from starting the service again", own=True, deadline=90)
+@test("a process that does not die keeps nobody from starting the service again", own=True, waits=True, deadline=90)
 def _(_):
     with harness.Pair(slots=4, warm=1) as pair:
         pair.client.submit(argv=["sleep", "204"], limits={"wall_ms": 300000})
