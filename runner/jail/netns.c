@@ -171,6 +171,7 @@ int netns_take(struct netns_set *set) {
     if (set == NULL || set->count == 0) {
         return -1;
     }
+    int fd = set->fd[--set->count]; /* first: without a timer the rest is closed */
     netns_rest(set);
-    return set->fd[--set->count];
+    return fd;
 }
