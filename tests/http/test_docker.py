@@ -456,9 +456,10 @@ def _(_):
 
 @docker("a warm container is used once")
 def _(_):
-    until("warm containers", 30, lambda: len(ours(pair())) >= 2)
     names = set()
     for _ in range(3):
+        # Both: one that is made only now could be used and gone before it was seen.
+        until("warm containers", 30, lambda: len(ours(pair())) >= 2)
         before = {one["Id"] for one in ours(pair())}
         check.equal(check.text(check.ok(run(sh="ls /tmp; touch /tmp/seen"))), "", "/tmp")
         gone = until("the used one to go", 30, lambda: before - {c["Id"] for c in ours(pair())})
