@@ -78,6 +78,7 @@ static ssize_t api_archive_get_read(void *arg, char *data, size_t size) {
         return n;
     }
     if (n == 0) {
+        loop_del(g->server->loop, &g->source);
         fd_close(&g->fd);
         return api_archive_get_end(g);
     }

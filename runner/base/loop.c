@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,8 @@ struct loop {
     int at;                   /* the one being delivered */
     struct loop_timer **heap; /* the earliest first; heap[i]->slot == i + 1 */
     size_t timers, room;
+    struct loop_source **watches;          /* by descriptor: whose it is; NULL = nobody's */
+    size_t numbers;                        /* room for as many descriptors */
     uint64_t *rounds;                      /* NULL = nobody looks */
     struct loop_queue first;               /* deferred, in front of all others */
     struct loop_queue later;               /* deferred, not yet begun */
@@ -53,23 +56,47 @@ void loop_free(struct loop *loop) {
         return;
     fd_close(&loop->epoll);
     free(loop->heap);
+    free(loop->watches);
     free(loop);
 }
 
 /* Descriptors. */
 
+static bool loop_numbers(struct loop *loop, size_t least) {
+    size_t numbers = loop->numbers ? loop->numbers : 64;
+    while (numbers < least)
+        numbers *= 2;
+    if (numbers == loop->numbers)
+        return true;
+    struct loop_source **more = realloc(loop->watches, numbers * sizeof *more);
+    if (!more)
+        return false;
+    memset(more + loop->numbers, 0, (numbers - loop->numbers) * sizeof *more);
+    loop->watches = more;
+    loop->numbers = numbers;
+    return true;
+}
+
+/* False: its descriptor was closed without loop_del(), and the number may be another source's. */
+static bool loop_watches(const struct loop *loop, const struct loop_source *src) {
+    return src->fd >= 0 && (size_t)src->fd < loop->numbers && loop->watches[src->fd] == src;
+}
+
 int loop_add(struct loop *loop, struct loop_source *src, int fd, uint32_t events,
              void (*fn)(void *arg, uint32_t events), void *arg, struct err *err) {
     struct epoll_event ev = {.events = events, .data.ptr = src};
-    if (epoll_ctl(loop->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
+    if ((fd >= 0 && !loop_numbers(loop, (size_t)fd + 1)) ||
+        epoll_ctl(loop->epoll, EPOLL_CTL_ADD, fd, &ev) < 0)
         return err_sys(err, "cannot watch descriptor %d", fd);
+    loop->watches[fd] = src;
     *src = (struct loop_source){.fd = fd, .fn = fn, .arg = arg};
     return 0;
 }
 
 int loop_mod(struct loop *loop, struct loop_source *src, uint32_t events, struct err *err) {
     struct epoll_event ev = {.events = events, .data.ptr = src};
-    if (epoll_ctl(loop->epoll, EPOLL_CTL_MOD, src->fd, &ev) < 0)
+    errno = EBADF;
+    if (!loop_watches(loop, src) || epoll_ctl(loop->epoll, EPOLL_CTL_MOD, src->fd, &ev) < 0)
         return err_sys(err, "cannot change the watch of descriptor %d", src->fd);
     return 0;
 }
@@ -81,9 +108,12 @@ void loop_del(struct loop *loop, struct loop_source *src) {
     int saved = errno;
     /* Fails when the owner has closed the descriptor already, which has the same effect. For any
      * other reason once more: a watch that stayed would call what is gone. */
-    if (epoll_ctl(loop->epoll, EPOLL_CTL_DEL, src->fd, NULL) < 0 && errno != EBADF &&
-        errno != ENOENT)
-        epoll_ctl(loop->epoll, EPOLL_CTL_DEL, src->fd, NULL);
+    if (loop_watches(loop, src)) {
+        if (epoll_ctl(loop->epoll, EPOLL_CTL_DEL, src->fd, NULL) < 0 && errno != EBADF &&
+            errno != ENOENT)
+            epoll_ctl(loop->epoll, EPOLL_CTL_DEL, src->fd, NULL);
+        loop->watches[src->fd] = NULL;
+    }
     errno = saved;
     src->fd = -1;
     src->fn = NULL;

@@ -33,7 +33,8 @@ void loop_free(struct loop *loop); /* NULL allowed */
 int loop_add(struct loop *loop, struct loop_source *src, int fd, uint32_t events,
              void (*fn)(void *arg, uint32_t events), void *arg, struct err *err);
 int loop_mod(struct loop *loop, struct loop_source *src, uint32_t events, struct err *err);
-/* Stops watching; idempotent; does not close the descriptor. */
+/* Stops watching; idempotent; does not close the descriptor. To be called before that is closed: by
+ * then its number may be another source's, which is left alone. */
 void loop_del(struct loop *loop, struct loop_source *src);
 
 /* Arms (or re-arms) a timer at an absolute monotonic time. fn runs once. Fails only on ENOMEM. */

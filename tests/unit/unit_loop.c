@@ -151,6 +151,27 @@ static void test_a_zeroed_source_is_not_in_the_loop(void **state) {
     loop_free(loop);
 }
 
+/* Its descriptor was closed first, and another has the number by now. */
+static void test_late_removal_leaves_others_alone(void **state) {
+    (void)state;
+    struct err err = {0};
+    struct loop *loop = make_loop();
+    struct actor late = {.loop = loop, .fd = eventfd(0, EFD_CLOEXEC)};
+    unit_works(loop_add(loop, &late.source, late.fd, EPOLLIN, on_event, &late, &err), err);
+    (void)close(late.fd);
+    struct actor other = {.loop = loop, .fd = eventfd(1, EFD_CLOEXEC)};
+    assert_int_equal(other.fd, late.fd);
+    unit_works(loop_add(loop, &other.source, other.fd, EPOLLIN, on_event, &other, &err), err);
+    unit_fails(loop_mod(loop, &late.source, 0, &err), err, ERR_SYSTEM);
+    loop_del(loop, &late.source);
+    once(loop, 0);
+    assert_int_equal(other.calls, 1);
+    assert_int_equal(late.calls, 0);
+    loop_del(loop, &other.source);
+    (void)close(other.fd);
+    loop_free(loop);
+}
+
 static void test_removal_within_a_callback(void **state) {
     (void)state;
     struct loop *loop = make_loop();
@@ -535,6 +556,7 @@ int main(void) {
         cmocka_unit_test(test_events),
         cmocka_unit_test(test_add_fails_on_what_cannot_be_watched),
         cmocka_unit_test(test_a_zeroed_source_is_not_in_the_loop),
+        cmocka_unit_test(test_late_removal_leaves_others_alone),
         cmocka_unit_test(test_removal_within_a_callback),
         cmocka_unit_test(test_removal_of_itself),
         cmocka_unit_test(test_owners_may_be_freed_within_a_callback),
