@@ -45,8 +45,8 @@ void netns_free(struct netns_set *set); /* NULL allowed */
 int netns_take(struct netns_set *set);
 
 /* The namespace of process `pid` (a child that was not waited for), which was made new and is set
- * up, owned by the caller; -1: it cannot be opened, or is in use by `set` for nothing. The first
- * one shows what the counters of a new one say. */
+ * up, owned by the caller; -1: it cannot be opened, or its counters cannot be read. The first one
+ * shows what the counters of a new one say. */
 int netns_adopt(struct netns_set *set, pid_t pid);
 
 /* Takes *fd back from a jail all of whose processes are gone, and sets it to -1: it is kept if it

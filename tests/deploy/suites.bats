@@ -37,16 +37,17 @@ END_OF_TEST
     run with_runner <<'END_OF_TEST'
 kinds = [None, runner.HEAVY, runner.HEAVY, None, runner.WAITS, runner.HEAVY, None, runner.WAITS]
 suites = [runner.Suite("%d" % i, [], 9, kind) for i, kind in enumerate(kinds)]
-lock, now, seen, order = threading.Lock(), [], [], []
+begun, now, seen, order = threading.Condition(), [], [], []
 
 def played(suite):
-    with lock:
+    with begun:
         now.append(suite)
         order.append(suite.name)
         seen.append([one.kind for one in now])
-    # As long as another one may begin beside it.
-    threading.Event().wait(0.05)
-    with lock:
+        mine = len(order)
+        begun.notify_all()
+        # Until another one has begun beside it, or none is left that could.
+        begun.wait_for(lambda: len(order) > mine or len(order) == len(suites), 5)
         now.remove(suite)
 
 runner.run, runner.report = played, lambda *_: None
