@@ -149,7 +149,7 @@ ATTEMPT(FIRST, reaper_orphans, "EPERM", "5,000 orphans for process 1 to bury; th
             errno = EAGAIN;
             return -1;
         }
-        if (i % 250 == 0 && !is_buried(pid)) {
+        if (i % 20 == 0 && !is_buried(pid)) {
             errno = ETIMEDOUT;
             return -1;
         }
