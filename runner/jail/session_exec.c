@@ -442,10 +442,18 @@ static void session_tell_kept(struct session_jail *e, struct session_exec *x) {
     session_send_fds(e->session, &msg, sizeof msg, fds, nfds);
 }
 
+/* The connection may end at any of these: what an earlier server was told is out of the way then,
+ * or the hold would forget it here, and the next server never hear of it. */
 void session_exec_tell_kept(struct session_jail *e) {
-    for (struct session_exec *x = e->told; x != NULL; x = x->next) {
+    struct session_exec *told = e->told;
+    unsigned count = e->told_count;
+    e->told = NULL;
+    e->told_count = 0;
+    for (struct session_exec *x = told; x != NULL; x = x->next) {
         session_tell_kept(e, x);
     }
+    e->told = told;
+    e->told_count = count;
     for (struct session_exec *x = e->execs; x != NULL; x = x->next) {
         session_tell_kept(e, x);
     }
