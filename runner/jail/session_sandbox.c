@@ -318,6 +318,7 @@ int session_sandbox_adopt(struct session *s, const struct wire_key *q, struct er
     session_list_remove(&s->cfg->hold->first, e);
     e->session = s;
     e->id = q->head.jail;
+    e->looked = 0; /* this connection counts its looks anew */
     session_add(s, e);
     msg.frozen = e->frozen;
     session_exec_tell_kept(e);

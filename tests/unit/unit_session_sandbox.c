@@ -60,9 +60,32 @@ static void test_death_while_adopting(void **state) {
     finishes();
 }
 
+static void looks(void) {
+    struct wire_look q;
+    memset(&q, 0, sizeof(q));
+    q.what = WIRE_LOOK_JAILS;
+    wire_head_init(&q.head, WIRE_LOOK, sizeof(q), 0, 0);
+    assert_int_equal(fd_send(w.sock, &q, sizeof(q), NULL, 0, NULL), 0);
+    passes(CLOCK_NS_PER_MS);
+}
+
+/* Looks are counted anew with each server, and what an earlier one saw is not seen yet. */
+static void test_the_next_server_sees_all(void **state) {
+    (void)state;
+    begins_told();
+    looks();
+    assert_int_equal(w.seen, 1);
+    hangs_up();
+    comes_back();
+    looks();
+    assert_int_equal(w.seen, 1);
+    finishes();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_death_while_adopting),
+        cmocka_unit_test(test_the_next_server_sees_all),
     };
     return cmocka_run_group_tests_name("session_sandbox", tests, NULL, NULL);
 }
