@@ -72,14 +72,15 @@ bool jail_is_full(const struct jail *j, uint64_t *peak_bytes) {
 }
 
 /* Groups of executions that are over go; one whose dead processes are not yet reaped is tried again
- * a little later. */
+ * a little later. One that is not closed is just being told of, perhaps to who has this called: its
+ * turn comes. */
 void jail_sweep(void *arg) {
     struct jail *j = arg;
     struct err err;
     bool left = false;
     for (struct exec **at = &j->execs; *at != NULL;) {
         struct exec *x = *at;
-        bool gone = x->state == EXEC_OVER && !x->dismissed;
+        bool gone = x->state == EXEC_OVER && !x->dismissed && x->sock < 0;
         if (gone && exec_remove(x, &err) == 0) {
             *at = x->next;
             exec_free(x);

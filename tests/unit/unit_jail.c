@@ -28,6 +28,7 @@ static struct world {
     struct cgroup_host cgroups;
     struct jail *jail;
     unsigned ready, failed, ended, gone, scheduled;
+    bool renews, kept; /* asks for another child as soon as one has ended; … which is there still */
     int master;
     struct wire_end end;
 } w;
@@ -62,6 +63,11 @@ static void has_ended(void *arg, struct jail *j, void *owner, const struct wire_
     w.end = *end;
     wire_head_init(&w.end.head, WIRE_END, sizeof(w.end), 1, 7);
     unit_works(wire_check_reply(&w.end, sizeof(w.end), 0, &err), err);
+    if (w.renews && jail_is_spent(j)) {
+        const struct exec *x = j->execs;
+        unit_works(jail_renew(j, &err), err);
+        w.kept = x != NULL && j->execs == x;
+    }
 }
 
 static void has_terminal(void *arg, struct jail *j, void *owner, int master) {
@@ -466,6 +472,24 @@ static void who_is_sealed_out_of_order_is_not_trusted(void **state) {
     }
 }
 
+/* Groups that are over go before the next is made; not of one that is just being told of. */
+static void who_hears_of_an_end_may_ask_for_the_next_child(void **state) {
+    (void)state;
+    struct err err = {0};
+    begin_ready();
+    unit_works(jail_make_sandbox(w.jail, &err), err);
+    w.renews = true;
+    struct fake_child *c = runs(0);
+    fake_starts(c);
+    fake_ends(c, 0);
+    follows();
+    assert_int_equal(w.ended, 1);
+    assert_true(w.kept);
+    passes(10 * MS);
+    assert_null(w.jail->execs); /* but then it goes */
+    finish();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(process_1_is_sealed_while_its_child_is_confined),
@@ -485,6 +509,7 @@ int main(void) {
         cmocka_unit_test(who_has_the_number_of_a_dead_child_is_left_alone),
         cmocka_unit_test(what_is_no_listener_does_not_keep_the_loop_awake),
         cmocka_unit_test(only_a_file_system_of_the_jails_own_is_resized),
+        cmocka_unit_test(who_hears_of_an_end_may_ask_for_the_next_child),
     };
     return cmocka_run_group_tests_name("jail", tests, NULL, NULL);
 }
