@@ -211,8 +211,9 @@ static void jail_lose_spare(struct jail *j, struct exec *x) {
     j->lost++;
     jail_dismiss(j, x);
     x->dismissed = false; /* it is gone already … */
-    if (cgroup_step_populated(&x->cgroup, NULL) > 0) {
-        (void)cgroup_step_kill(j->host->cgroups, &x->cgroup, NULL); /* … or is it? */
+    /* … or is it? In a sandbox nobody can tell: the group of one that waits is not watched. */
+    if (cgroup_step_populated(&x->cgroup, NULL) != 0) {
+        (void)cgroup_step_kill(j->host->cgroups, &x->cgroup, NULL);
     }
     j->lost_ns = clock_mono_ns();
     jail_sweep(j);

@@ -3,6 +3,7 @@
  * the functions of spawn.h, cgroup.h and clock.h, and kill(2) and waitid(2). */
 #pragma once
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -278,7 +279,7 @@ void cgroup_jail_rest(struct cgroup_jail *jail) {
 }
 
 void cgroup_step_rest(struct cgroup_step *step) {
-    (void)step;
+    step->events_fd = -1;
 }
 
 void cgroup_jail_abandon(struct cgroup_jail *jail) {
@@ -292,7 +293,7 @@ int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
 
 void cgroup_step_init(struct cgroup_step *step) {
     memset(step, 0, sizeof(*step));
-    step->usage_fd = -1;
+    step->usage_fd = step->events_fd = -1;
 }
 
 /* usage_fd says which child it is for. */
@@ -317,8 +318,10 @@ int cgroup_step_limit(const struct cgroup_host *host, const struct cgroup_step *
     return 0;
 }
 
+/* events_fd says whether its counters can be read. */
 int cgroup_step_watch(const struct cgroup_host *host, struct cgroup_step *step, struct err *err) {
-    (void)host, (void)step, (void)err;
+    (void)host, (void)err;
+    step->events_fd = 0;
     return 0;
 }
 
@@ -354,7 +357,8 @@ int cgroup_step_read(const struct cgroup_step *step, struct cgroup_usage *usage,
 
 int cgroup_step_populated(const struct cgroup_step *step, struct err *err) {
     const struct fake_child *c = fake_in(step);
-    (void)err;
+    if (step->events_fd < 0)
+        return err_set(err, ERR_SYSTEM, EBADF, "a step that nobody watches");
     return !fake.jail.dead && c != NULL && !c->killed && c->sock >= 0;
 }
 
