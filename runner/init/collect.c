@@ -16,7 +16,7 @@
 #include "scratch.h"
 
 #define COLLECT_DEPTH_MAX 64      /* open directories on the way down */
-#define COLLECT_VISIT_MAX 1000000 /* entries looked at */
+#define COLLECT_VISIT_MAX 1000000 /* entries looked at, for all patterns together */
 
 struct collect {
     int out;
@@ -25,6 +25,7 @@ struct collect {
     uint32_t files_left;
     bool over; /* there was one more, and it is told */
     uint64_t visits_left;
+    bool cut; /* there was more to look at for this pattern */
     const char *pattern;
     uint32_t matches; /* of this pattern */
     char path[BUNDLE_PATH_MAX + 1];
@@ -244,9 +245,13 @@ static int collect_walk(struct collect *c, int fd, size_t len, unsigned depth) {
     }
     int rc = 0;
     struct dirent *d;
-    while (rc == 0 && !c->over && c->visits_left > 0 && (d = readdir(dir)) != NULL) {
+    while (rc == 0 && !c->over && !c->cut && (d = readdir(dir)) != NULL) {
         if (strcmp(d->d_name, ".") == 0 || strcmp(d->d_name, "..") == 0) {
             continue;
+        }
+        if (c->visits_left == 0) {
+            c->cut = true;
+            break;
         }
         c->visits_left--;
         rc = collect_entry(c, dir, d, len, depth);
@@ -258,6 +263,7 @@ static int collect_walk(struct collect *c, int fd, size_t len, unsigned depth) {
 static int collect_pattern(struct collect *c, const char *pattern) {
     c->pattern = pattern;
     c->matches = 0;
+    c->cut = false;
     if (strpbrk(pattern, "*?[") == NULL) {
         return collect_file(c, pattern);
     }
@@ -267,6 +273,9 @@ static int collect_pattern(struct collect *c, const char *pattern) {
     }
     if (collect_walk(c, dir, 0, COLLECT_DEPTH_MAX) != 0) {
         return -1;
+    }
+    if (c->cut) { /* what was not looked at may match */
+        return collect_error(c, BUNDLE_TOO_MANY, pattern);
     }
     return c->matches == 0 ? collect_error(c, BUNDLE_NOT_FOUND, pattern) : 0;
 }

@@ -484,6 +484,20 @@ def _(pair):
     )
 
 
+@test("a glob that could not be looked for everywhere is not called absent", case=120, deadline=40)
+def _(pair):
+    answer = check.ok(
+        pair.client.python(
+            "for i in range(60000): open('f%d' % i, 'w').close()\nopen('here', 'w').write('x')",
+            collect=["here*"] + ["no%d*" % i for i in range(17)] + ["her*"],
+        )
+    )
+    entries = {one["path"]: one.get("error") for one in answer["files"]}
+    check.equal(entries["here"], None, "a file that was looked for")
+    check.equal(entries["no0*"], "not_found", "a glob without a match")
+    check.equal(entries["her*"], "too_many", "a glob for which there were too many entries")
+
+
 @test("more bytes than may be collected are told per file", case=120)
 def _(pair):
     answer = check.ok(
