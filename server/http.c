@@ -231,29 +231,12 @@ static void http_completed(void *arg, struct MHD_Connection *mhd, void **state,
     if (req->response != NULL)
         MHD_destroy_response(req->response);
     req->conn->req = NULL;
+    http_room_idle(req->conn);
     http_deadline(req->conn, req->conn->half_closed ? HTTP_FINISH_MS : h->options.header_ms);
     http_body_release(req);
     http_hold_end(&req->answer_hold);
     free(req->target);
     free(req);
-}
-
-static void http_link(struct http_conn *c) {
-    c->next = c->http->first;
-    if (c->next != NULL)
-        c->next->prev = c;
-    c->http->first = c;
-    c->http->connections++;
-}
-
-static void http_unlink(struct http_conn *c) {
-    if (c->prev != NULL)
-        c->prev->next = c->next;
-    else
-        c->http->first = c->next;
-    if (c->next != NULL)
-        c->next->prev = c->prev;
-    c->http->connections--;
 }
 
 static void http_connection(void *arg, struct MHD_Connection *mhd, void **context,
@@ -267,7 +250,7 @@ static void http_connection(void *arg, struct MHD_Connection *mhd, void **contex
         loop_timer_stop(h->loop, &c->deadline);
         /* The library takes up listening again only when it is called once more after this. */
         http_run_soon(h);
-        http_unlink(c);
+        http_room_leave(c);
         http_tls_end(c);
         free(c);
         *context = NULL;
@@ -286,7 +269,7 @@ static void http_connection(void *arg, struct MHD_Connection *mhd, void **contex
     c->mhd = mhd;
     *context = c;
     http_tls_begin(c);
-    http_link(c);
+    http_room_enter(c);
     loop_add(h->loop, &c->hangup, c->fd, EPOLLRDHUP, http_hangup, c, NULL);
     http_deadline(c, h->options.header_ms);
 }
@@ -455,6 +438,7 @@ struct http *http_start(struct loop *loop, struct log *log, const struct http_op
     h->app = *app;
     h->options = *options;
     h->source.fd = -1;
+    http_room_start(h);
     h->ledger = http_ledger_new(options->max_held_bytes);
     if (h->ledger == NULL) {
         free(h);
@@ -500,6 +484,7 @@ void http_stop(struct http *h) {
     if (h == NULL)
         return;
     h->stopping = true;
+    http_room_stop(h);
     loop_del(h->loop, &h->source);
     loop_timer_stop(h->loop, &h->timer);
     loop_defer_stop(h->loop, &h->run);

@@ -22,6 +22,8 @@ struct http_conn {
     bool half_closed;        /* the client sends nothing more */
     struct loop_timer deadline;
     uint64_t due_ns; /* the timer may be armed for an earlier moment: it looks here */
+    uint64_t opened_ns;
+    uint64_t idle_ns; /* when it was opened, or its last request was over */
     struct http_req *req;
     bool lingering;
     struct MHD_Connection *mhd;
@@ -29,6 +31,15 @@ struct http_conn {
     bool greeted;          /* HTTPS: its first bytes were read */
     bool shaking;          /* HTTPS: asleep until more of the handshake comes */
     bool secure;           /* HTTPS: the handshake is over */
+};
+
+/* Who waits for a connection while all are taken. */
+struct http_room {
+    struct loop_source source; /* all are taken: will anybody wait? */
+    struct loop_timer timer;   /* somebody waits: what is not used any more? */
+    uint64_t since_ns;         /* … as the first in the queue */
+    uint64_t turn_ns;          /* when others had waited for too long, … */
+    unsigned turns;            /* … and how many of older connections are still to go */
 };
 
 struct http {
@@ -40,7 +51,8 @@ struct http {
     struct loop_source source;
     struct loop_timer timer;
     struct loop_defer run;
-    struct http_conn *first;
+    struct http_conn *first, *last; /* see http_room.c */
+    struct http_room room;
     size_t connections, in_flight, held;
     struct http_ledger *ledger;
     uint64_t turn_ns; /* when the library was last let to work */
@@ -85,6 +97,16 @@ int http_hold_more(struct http_req *req, struct http_hold *hold, uint64_t more,
 void http_linger(struct http_conn *c);
 void http_linger_stop(struct http *h);
 
+/* http_room.c: while somebody waits for a connection, those that ask for nothing are closed. */
+void http_room_start(struct http *h);
+void http_room_stop(struct http *h);
+void http_room_enter(struct http_conn *c);
+void http_room_leave(struct http_conn *c);
+/* Its request is over. */
+void http_room_idle(struct http_conn *c);
+/* Others have waited for too long: shall this one's answer, which is being made, be its last? */
+bool http_room_turn_is_over(const struct http_conn *c);
+
 /* http_reply.c */
 /* What the library calls for the body of a stream; arg is the request. */
 ssize_t http_reply_read(void *arg, uint64_t pos, char *data, size_t size);
@@ -116,5 +138,7 @@ void http_tls_end(struct http_conn *c);
 void http_tls_go_on(struct http_conn *c);
 /* The library's log: a handshake has failed. */
 void http_tls_failed(struct http *h);
+/* Tells the client that the connection ends here and was not cut. */
+void http_tls_bye(struct http_conn *c);
 /* Sends a few bytes within the session. */
 void http_tls_send(struct http_conn *c, const struct iovec *parts, size_t count);

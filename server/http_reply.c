@@ -46,7 +46,7 @@ static void http_reply_with(struct http_req *req, int status, const char *type,
     if (response != NULL) {
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
         MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
-        if (req->http->closing)
+        if (req->http->closing || http_room_turn_is_over(req->conn))
             MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
         for (size_t i = 0; i < req->header_count; i++)
             MHD_add_response_header(response, req->headers[i].name, req->headers[i].value);

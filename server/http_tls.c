@@ -140,6 +140,12 @@ void http_tls_end(struct http_conn *c) {
     c->pair = NULL;
 }
 
+void http_tls_bye(struct http_conn *c) {
+    gnutls_session_t session = c->secure ? http_tls_session(c) : NULL;
+    if (session != NULL)
+        (void)gnutls_bye(session, GNUTLS_SHUT_WR);
+}
+
 void http_tls_send(struct http_conn *c, const struct iovec *parts, size_t count) {
     gnutls_session_t session = http_tls_session(c);
     for (size_t i = 0; session != NULL && i < count; i++)

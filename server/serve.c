@@ -99,7 +99,7 @@ static int serve_listen(struct serve *v, struct err *err) {
 }
 
 /* Half of the descriptors are for connections, a quarter each for runs and for sandboxes. When they
- * are used up, connections wait in the backlog and the others in their queues. */
+ * are used up, connections wait in the backlog (http_room.c) and the others in their queues. */
 static int serve_count_descriptors(struct serve *v, struct err *err) {
     struct rlimit rl;
     if (getrlimit(RLIMIT_NOFILE, &rl) < 0)

@@ -5,6 +5,7 @@ import json
 import os
 import secrets
 import socket
+import ssl
 import threading
 import time
 
@@ -80,7 +81,8 @@ class Client:
                 if kept.sock is None:
                     self.forget()
                 return answer
-            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError):
+            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError,
+                    ssl.SSLEOFError):
                 self.forget()
                 if fresh:
                     raise

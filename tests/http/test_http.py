@@ -1,10 +1,12 @@
 """Hostile framing, slow clients, vanishing clients, huge bodies: raw sockets against the real
 server."""
 
+import concurrent.futures
 import json
 import re
 import socket
 import ssl
+import threading
 import time
 
 import check
@@ -332,6 +334,73 @@ def _(pair):
     finally:
         for sock in slow:
             sock.close()
+
+
+def ask(connection):
+    """-> status of a GET on a connection that is kept; None: it was closed."""
+    try:
+        connection.request("GET", "/healthz")
+        answer = connection.getresponse()
+        answer.read()
+        return answer.status
+    except ConnectionError:
+        return None
+
+
+@test("when all connections are taken, the next client gets one that nobody uses", own=True)
+def _(_pair):
+    with harness.Pair(warm=1, slots=2, server_args=["--connections", "16"]) as pair, \
+            concurrent.futures.ThreadPoolExecutor(1) as pool:
+        pair.client.close()
+        run = pool.submit(pair.client.run, argv=["sleep", "2"])
+        kept = []
+        try:
+            while len(kept) < 16:
+                kept.append(pair.client.connection())
+                watch = Stopwatch()
+                check.equal(ask(kept[-1]), 200, "status")
+                watch.below(2, "the answer on connection %d" % len(kept))
+                if len(kept) == 14:
+                    dribble = pair.client.socket()
+                    dribble.sendall(b"GET /heal")
+            # Those that nobody had used the longest, as many as waited, and not who waits for a run.
+            left = [ask(one) for one in kept]
+            check.equal(left, [None] * 2 + [200] * 14, "statuses of those that were kept")
+            check.ok(run.result(10))
+        finally:
+            for one in kept:
+                one.close()
+            dribble.close()
+
+
+@test("clients who ask without a pause let those have a turn who wait for a connection", own=True)
+def _(_pair):
+    with harness.Pair(warm=1, slots=2, server_args=["--connections", "16"]) as pair:
+        done, asked = threading.Event(), [0] * 16
+        pair.client.close()
+        one = harness.Client(pair.port, pair.token, context=pair.context)
+
+        def work(index):
+            while not done.is_set():
+                check.equal(pair.client.get("/healthz").status, 200, "status")
+                asked[index] += 1
+
+        def late():
+            check.eventually(lambda: all(asked), 5, "all connections are in use")
+            watch = Stopwatch()
+            check.equal(one.get("/healthz", timeout=10).status, 200, "status of who comes late")
+            watch.below(3, "a turn")
+
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            loops = [pool.submit(work, i) for i in range(16)]
+            try:
+                late()
+            finally:
+                done.set()
+                one.close()
+            for loop in loops:
+                loop.result()
+        pair.client.close()
 
 
 @test(
