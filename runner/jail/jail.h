@@ -266,9 +266,9 @@ void jail_seal(struct jail *jail);
 void jail_exec_ready(struct jail *jail, struct exec *exec);
 /* For jail.c: the listener of the filter has something to tell. `arg` is the jail. */
 void jail_filtered(void *arg, uint32_t events);
-/* For jail_filter.c (jail_sockets.c): is it about sockets that are bounded? Lets the call
- * go on or answers ENOBUFS. Before: has it, or have all, got so many answers that it is not heard
- * for a while? */
+/* For jail_filter.c (jail_sockets.c): is it about sockets that are bounded, or an option of one of
+ * which the runner is only told? Lets the call go on or, where there is a bound, answers ENOBUFS.
+ * Before: has it, or have all, got so many answers that it is not heard for a while? */
 struct seccomp_notif;
 bool jail_sockets_wait(struct jail *jail);
 bool jail_sockets_asked(const struct seccomp_notif *note);

@@ -7,10 +7,11 @@
  * caller's to fill. A rule that refuses must therefore look at the lower half only (a masked
  * comparison): TIOCSTI + 2^32 is TIOCSTI for the kernel.
  *
- * The program is not libseccomp's but made by seccomp_graph.c and seccomp_emit.c, because each jail
- * loads one: the kernel translates every instruction of it, several times over, and runs it once
- * per system call number, to make a bitmap of those that are always allowed. libseccomp asks for
- * each number by itself and has no ranges, and its program is five times as long. */
+ * The program is not libseccomp's (unless the two differ, see the header) but made by
+ * seccomp_graph.c and seccomp_emit.c, because each jail loads one: the kernel translates every
+ * instruction of it, several times over, and runs it once per system call number, to make a bitmap
+ * of those that are always allowed. libseccomp asks for each number by itself and has no ranges,
+ * and its program is about four times as long. */
 #include "seccomp_filter.h"
 
 #include <errno.h>
@@ -256,7 +257,7 @@ static const struct seccomp_line seccomp_lines[] = {
     /* socket: local ones; TCP, UDP and ping over IP; the kernel's routing answers (getifaddrs).
      * Other protocols load modules that few have read. These compare all 64 bits: what is too large
      * matches no permission. Behind those that are reported is memory that no cgroup counts:
-     * jail_filter.c bounds how many there are. */
+     * jail_sockets.c bounds how many there are. */
     SECCOMP_BOTH("socketpair", SCMP_ACT_ALLOW, SECCOMP_EQ(0, AF_UNIX)),
     SECCOMP_BOTH("socketpair", SCMP_ACT_ERRNO(EAFNOSUPPORT), SECCOMP_NE(0, AF_UNIX)),
     SECCOMP_BOTH("socket", SCMP_ACT_ALLOW, SECCOMP_EQ(0, AF_UNIX)),

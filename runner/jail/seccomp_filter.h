@@ -8,7 +8,9 @@
  * made: it goes to the filter's listener, the runner, which ends the process with SIGSYS and notes
  * the call as evidence. Only code that looks for a way round the filter makes one. The listener
  * also hears of each socket behind which is memory that no cgroup counts (netlink, datagrams), and
- * of each listen(): see jail_sockets.c. It lets the call go on, or says ENOBUFS.
+ * of each listen(): see jail_sockets.c. It lets the call go on, or says ENOBUFS. Of some options of
+ * sockets (groups that are joined, TCP that is opened fast) it is only told, see netns.h: these go
+ * on whatever there is.
  *
  * libseccomp builds the program. Of the same rules one is made that is a quarter as long
  * (seccomp_graph.h), and it is the one that jails get if it answers as the library's does
