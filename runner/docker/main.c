@@ -302,8 +302,8 @@ int main(int argc, char **argv) {
     }
     start_hold_signals();
     int rc = main_start(&r, &err);
-    if (start_tell("pinfold-runner-docker", rc, r.opt.check ? r.capabilities : NULL, &err) != 0) {
-        return 1;
-    }
-    return r.opt.check ? 0 : main_serve(&r);
+    rc = start_tell("pinfold-runner-docker", rc, r.opt.check ? r.capabilities : NULL, &err);
+    code = rc != 0 ? 1 : r.opt.check ? 0 : main_serve(&r);
+    cgroup_aside_end(r.supervise.aside);
+    return code;
 }

@@ -62,7 +62,8 @@ struct cgroup_host {
     bool tcp_limit;    /* v1: buffers of sockets have a limit of their own */
     bool pids_peak;    /* the kernel keeps the peak; else it is sampled */
     bool rootless;
-    uint32_t lacks; /* roles that nothing here plays: no limit, and the counters say 0 */
+    char aside[512]; /* the group that cgroup_host_init() stepped out of, for cgroup_aside_end() */
+    uint32_t lacks;  /* roles that nothing here plays: no limit, and the counters say 0 */
 };
 
 #define CGROUP_KEPT_MAX 8
@@ -133,6 +134,10 @@ int cgroup_host_init_rootless(struct cgroup_host *host, const char *name, uint32
                               struct err *err);
 /* Removes the (empty) base groups and closes everything. */
 void cgroup_host_done(struct cgroup_host *host);
+/* Where a group that has processes can hand nothing on (v2), cgroup_host_init() has moved this
+ * process, and so those that it forks, into a leaf of its group: undoes that when the base groups
+ * and all those processes are gone. Nothing to do with "". */
+void cgroup_aside_end(const char *dir);
 
 /* Removes the group directory `path` (a base_path that an earlier life recorded) with everything
  * below it: kills what still runs in it, waits at most so long, removes the directories. EBUSY: not
@@ -270,6 +275,12 @@ int cgroup_jail_counters(const struct cgroup_host *host, struct cgroup_jail *jai
  * /proc/PID/cgroup, names in this tree. */
 int cgroup_tree_dir(const struct cgroup_tree *tree, const char *proc_cgroup, char *out, size_t size,
                     struct err *err);
+/* For cgroup_host.c: into the leaf of `dir`; back, and the leaf is removed unless others are in it
+ * (who is on the way out is waited for). The path of a group without that leaf; false: it had none.
+ */
+int cgroup_aside_step(const char *dir, struct err *err);
+void cgroup_aside_back(const char *dir);
+bool cgroup_aside_without_leaf(char *below);
 /* For cgroup_host.c: hands the controllers of these roles on to the groups below `dir` (v2). */
 int cgroup_enable(int dir, uint32_t roles, struct err *err);
 

@@ -148,34 +148,26 @@ static int cgroup_enable_at(const char *path, uint32_t roles, struct err *err) {
     return cgroup_enable(dir, roles, err);
 }
 
-/* A shard is forked when the supervisor has stepped aside already: then the leaf is left out. */
-static void cgroup_without_leaf(char *below) {
-    char *last = strrchr(below, '/');
-    if (last != NULL && strcmp(last, "/pinfold-runner") == 0) {
-        last[last == below ? 1 : 0] = '\0';
+/* Steps into a leaf of the group `dir`, so that it may hand its controllers on; else stays in it. A
+ * shard is forked when the supervisor has stepped aside already (`led`): who did it undoes it. */
+static int cgroup_step_aside(struct cgroup_host *host, const char *dir, bool led, uint32_t roles,
+                             struct err *err) {
+    if (cgroup_aside_step(dir, err) == 0 && cgroup_enable_at(dir, roles, err) == 0) {
+        (void)(led || str_copy(host->aside, sizeof host->aside, dir));
+        return 0;
     }
-}
-
-/* Steps into a leaf of the group `dir`, so that it may hand its controllers on. */
-static int cgroup_step_aside(const char *dir, struct err *err) {
-    char leaf[900];
-    char self[32];
-    int n = snprintf(self, sizeof self, "%d", (int)getpid());
-    (void)snprintf(leaf, sizeof leaf, "%s/pinfold-runner", dir);
-    if (mkdir(leaf, 0755) != 0 && errno != EEXIST) {
-        return err_sys(err, "making the cgroup %s", leaf);
+    if (!led) {
+        cgroup_aside_back(dir);
     }
-    (void)snprintf(leaf, sizeof leaf, "%s/pinfold-runner/cgroup.procs", dir);
-    return fd_write_kernel(AT_FDCWD, leaf, self, (size_t)n, err);
+    return -1;
 }
 
 /* The root of the tree may have processes and children with controllers; the root of a cgroup
  * namespace (a container's) looks like it and may not. */
-static int cgroup_v2_root(const char *point, struct err *err) {
+static int cgroup_v2_root(struct cgroup_host *host, const char *point, bool led, struct err *err) {
     struct err why;
     if (cgroup_enable_at(point, CGROUP_JAIL_ROLES, &why) == 0 ||
-        (why.code == EBUSY && cgroup_step_aside(point, &why) == 0 &&
-         cgroup_enable_at(point, CGROUP_JAIL_ROLES, &why) == 0)) {
+        (why.code == EBUSY && cgroup_step_aside(host, point, led, CGROUP_JAIL_ROLES, &why) == 0)) {
         return 0;
     }
     return err_set(
@@ -189,18 +181,18 @@ static int cgroup_v2_root(const char *point, struct err *err) {
  * The runner therefore steps into a leaf of its group; if others still live in that group (a login
  * session, say), the base goes to the root of the tree, which is exempt from that rule. Sets *below
  * to the part of our path that the base goes under. */
-static int cgroup_v2_below(const char *point, char *below, size_t size, struct err *err) {
+static int cgroup_v2_below(struct cgroup_host *host, const char *point, char *below, size_t size,
+                           struct err *err) {
     char dir[800];
-    cgroup_without_leaf(below);
+    bool led = cgroup_aside_without_leaf(below);
     (void)snprintf(dir, sizeof dir, "%s%s", point, strcmp(below, "/") == 0 ? "" : below);
     if (strcmp(below, "/") != 0) {
-        if (cgroup_step_aside(dir, NULL) == 0 &&
-            cgroup_enable_at(dir, CGROUP_JAIL_ROLES, NULL) == 0) {
+        if (cgroup_step_aside(host, dir, led, CGROUP_JAIL_ROLES, NULL) == 0) {
             return 0;
         }
         (void)str_copy(below, size, "/");
     }
-    return cgroup_v2_root(point, err);
+    return cgroup_v2_root(host, point, led, err);
 }
 
 /* Which of the CGROUP_JAIL_ROLES a group of a cgroup2 tree can hand on. */
@@ -278,7 +270,7 @@ static int cgroup_add_v2(struct cgroup_host *host, const struct cgroup_mount *m,
     bool full = cgroup_v2_roles(m->point) == CGROUP_JAIL_ROLES;
     struct cgroup_tree *t = cgroup_tree_new(host, m, full ? CGROUP_ROLES : CGROUP_KILL);
     cgroup_below(m, own, "", below, sizeof below);
-    if (full && cgroup_v2_below(m->point, below, sizeof below, err) != 0) {
+    if (full && cgroup_v2_below(host, m->point, below, sizeof below, err) != 0) {
         return -1;
     }
     if (cgroup_tree_open(t, below, name, false, err) != 0) {
@@ -302,10 +294,10 @@ static int cgroup_add_rootless(struct cgroup_host *host, const struct cgroup_mou
     char dir[800];
     struct err why;
     cgroup_below(m, own, "", below, sizeof below);
-    cgroup_without_leaf(below);
+    bool led = cgroup_aside_without_leaf(below);
     (void)snprintf(dir, sizeof dir, "%s%s", m->point, strcmp(below, "/") == 0 ? "" : below);
     uint32_t roles = cgroup_v2_roles(dir);
-    if (cgroup_step_aside(dir, &why) != 0 || cgroup_enable_at(dir, roles, &why) != 0) {
+    if (cgroup_step_aside(host, dir, led, roles, &why) != 0) {
         return cgroup_undelegated(dir, &why, err);
     }
     /* Usage is counted in every group of this tree, whatever controllers it has. */
@@ -506,6 +498,7 @@ static int cgroup_host_find(struct cgroup_host *host, const char *name, const ch
     if (rc != 0 || cgroup_complete(host, err) != 0 || cgroup_peak(host, err) != 0 ||
         cgroup_swap(host, err) != 0 || cgroup_pids_share(host, name, err) != 0) {
         cgroup_host_done(host);
+        cgroup_aside_end(host->aside);
         return -1;
     }
     return 0;

@@ -326,9 +326,11 @@ int main(int argc, char **argv) {
     }
     start_hold_signals();
     int rc = main_start(&r, &err);
-    if (start_tell("pinfold-runner", rc, r.opt.check ? r.capabilities : NULL, &err) != 0) {
-        return 1;
+    rc = start_tell("pinfold-runner", rc, r.opt.check ? r.capabilities : NULL, &err);
+    if (rc == 0) {
+        main_tell(&r);
     }
-    main_tell(&r);
-    return r.opt.check ? 0 : main_serve(&r);
+    code = rc != 0 ? 1 : r.opt.check ? 0 : main_serve(&r);
+    cgroup_aside_end(r.supervise.aside);
+    return code;
 }

@@ -187,6 +187,7 @@ void start_bases(struct supervise_config *cfg, const struct cgroup_host *cgroups
         (void)str_copy(base, sizeof cfg->base[0], cgroups->tree[i].base_path);
         *strrchr(base, '/') = '\0';
     }
+    (void)str_copy(cfg->aside, sizeof cfg->aside, cgroups->aside);
 }
 
 int start_selftest(int (*fn)(void *arg, struct selftest_result *out, struct err *err), void *arg,

@@ -20,6 +20,7 @@ struct supervise_config {
     /* Directories of cgroup_name in each tree: what a dead shard left is swept there. */
     char base[SUPERVISE_TREES_MAX][512];
     unsigned bases;
+    char aside[512];      /* as in struct cgroup_host: for cgroup_aside_end(), by who leaves last */
     unsigned stuck_looks; /* 0: SUPERVISE_STUCK_LOOKS */
 };
 

@@ -134,6 +134,12 @@ def cgroup_dirs(pid, mounts):
     return found
 
 
+def jail_dir(path):
+    """The directory of a jail, of that of one of its steps (x/x.s1), which may be in none."""
+    at, step = os.path.split(path)
+    return at if step.startswith(os.path.basename(at) + ".s") else path
+
+
 def cgroup_bases(runner):
     """-> {hierarchy: directory} under which the runner keeps the cgroups of its jails: the deepest
     directory that all of them have in common, or their parents when there is only one."""
@@ -144,7 +150,7 @@ def cgroup_bases(runner):
     for pid in jailed:
         for key, path in cgroup_dirs(pid, mounts).items():
             if path != own.get(key) and path != mounts[key][0]:
-                places.setdefault(key, set()).add(path)
+                places.setdefault(key, set()).add(jail_dir(path))
     bases = {}
     for key, paths in places.items():
         base = os.path.commonpath(paths)

@@ -5,6 +5,7 @@ Everything is by pid and bounded: start-up, stopping, and the guard cgroup in wh
 (and so all jails) live, so that a bomb that the product does not stop is stopped here."""
 
 import atexit
+import errno
 import hashlib
 import http.client
 import itertools
@@ -119,28 +120,25 @@ def watch(pid):
 class Guard:
     """A cgroup of its own around one server and runner, in every hierarchy, with a cap on memory
     and processes: what a test leaves behind can be counted there, and a bomb stays inside.
-    Only where a group with processes may have children (cgroup v1, and cgroup2 without
-    controllers); with an owner also on cgroup2, as a group that is delegated to that user, for
-    the runner alone."""
+    On cgroup2 with controllers, where a group with processes may have no children, it is for the
+    runner alone, as a unit's is, and without a cap; with an owner it is delegated to that user."""
 
     def __init__(self, mem_bytes=GUARD_MEM_BYTES, pids=GUARD_PIDS, owner=None):
         self.dirs = {}
-        self.owner = owner
+        self.for_runner = set()
         mounts = clean.mounts_of_cgroups()
         own = clean.cgroup_dirs(os.getpid(), mounts)
         caps = {"memory": ("memory.limit_in_bytes", mem_bytes), "pids": ("pids.max", pids)}
         for key, at in own.items():
             names = key.split(",")
-            controllers = clean.read(os.path.join(at, "cgroup.controllers")).decode().split()
-            if key == "" and controllers:
-                if owner is None:
-                    continue
+            if key == "" and owner is not None:
+                self.for_runner.add(key)
+            if key == "" and clean.read(os.path.join(mounts[key][0], "cgroup.controllers")).strip():
                 # What the whole host has: systemd gives its services no more than they ask for.
                 at = mounts[key][0]
-                offered = clean.read(os.path.join(at, "cgroup.controllers")).decode().split()
-                for one in {"cpu", "memory", "pids"} & set(offered):
-                    with open(os.path.join(at, "cgroup.subtree_control"), "w") as out:
-                        out.write("+" + one)
+                if not self.hand_on(at):
+                    continue  # a container's, with others in it
+                self.for_runner.add(key)
             if not set(names) & {"memory", "pids", "cpu", "cpuacct", ""}:
                 continue
             path = os.path.join(at, "pinfold-test-%d-%d" % (os.getpid(), next(_numbers)))
@@ -154,13 +152,30 @@ class Guard:
                     with open(os.path.join(path, caps[name][0]), "w") as out:
                         out.write(str(caps[name][1]))
 
+    def hand_on(self, at):
+        offered = clean.read(os.path.join(at, "cgroup.controllers")).decode().split()
+        try:
+            for one in {"cpu", "memory", "pids"} & set(offered):
+                with open(os.path.join(at, "cgroup.subtree_control"), "w") as out:
+                    out.write("+" + one)
+        except OSError:
+            return False
+        return True
+
     def enter(self, runner=True):
         """For a child before exec."""
         for key, path in self.dirs.items():
-            if key == "" and self.owner is not None and not runner:
+            if key in self.for_runner and not runner:
                 continue
-            with open(os.path.join(path, "cgroup.procs"), "w") as out:
-                out.write("0")
+            try:
+                with open(os.path.join(path, "cgroup.procs"), "w") as out:
+                    out.write("0")
+            except OSError as problem:
+                # A runner that was killed left it divided, with the leaf that it had stepped into.
+                if key not in self.for_runner or problem.errno != errno.EBUSY:
+                    raise
+                with open(os.path.join(path, "pinfold-runner", "cgroup.procs"), "w") as out:
+                    out.write("0")
 
     def close(self):
         """Removes it. What was killed a moment ago may still hold it."""

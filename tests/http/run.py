@@ -32,6 +32,7 @@ sys.dont_write_bytecode = True
 import box
 import canary
 import check
+import clean
 import differs
 import engine
 import harness
@@ -215,8 +216,6 @@ class Runner:
             self.cancel_all()
             if self.pair.base is not None:
                 end = time.monotonic() + 5
-                import clean
-
                 while clean.differences(self.pair.base, self.pair.snapshot()):
                     if time.monotonic() > end:
                         self.pair.discard()
@@ -242,6 +241,8 @@ def runner_end(pair):
     if pair is not None:
         pair.base = None
         pair.stop()
+        left = [one for base in pair.guard.dirs.values() for one in clean.tree(base)]
+        check.equal(left, [], "cgroup directories")
 
 
 def main():
@@ -279,7 +280,13 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     tests.append(
         suite.Test(
-            "end", "server and runner end with exit code 0", runner_end, None, 40, False, False
+            "end",
+            "server and runner end with exit code 0 and leave no cgroup",
+            runner_end,
+            None,
+            40,
+            False,
+            False,
         )
     )
     print("1..%d" % len(tests), flush=True)
