@@ -50,7 +50,9 @@ int state_open(const char *path, struct state *out, struct err *err) {
     fd = open(keep, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return err_set(err, ERR_INVALID, ENOENT,
-                       "there is no state directory %s; make it with pinfold-server init", keep);
+                       "there is no state directory %s; --state names another one, and "
+                       "pinfold-server init makes it",
+                       keep);
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
         return err_set(err, ERR_INVALID, errno,
                        "%s is a symbolic link or a file, not a state directory", keep);

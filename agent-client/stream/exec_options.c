@@ -141,7 +141,7 @@ void exec_options_help(bool operand, FILE *out) {
         "One sentence on stderr says why whenever the program did not simply return.\n"
         "\nEnvironment: PINFOLD_URL (default http://127.0.0.1:7070), PINFOLD_TOKEN%2$s.\n",
         operand ? "sandbox exec $id" : "exec -s $id", operand ? "" : ", PINFOLD_SANDBOX",
-        operand ? "" : "  pinfold exec -- make test\n  pinfold exec -c 'npm ci && npm test'\n");
+        operand ? "" : "  pinfold exec -- make test\n  pinfold exec -c 'make lint && make test'\n");
     if (!operand)
         fputs(
             "In a workspace: 126 when the rules deny the command, or, though it ended well, what\n"
