@@ -10,6 +10,7 @@ from suite import table, test
 MIB = 1 << 20
 SPIN = "while :; do :; done"
 EAT = "x = []\nwhile True: x.append(bytearray(1 << 20))"
+ROUNDED_MS = 1  # user and system time are rounded down, each
 
 
 def cpu_ms(answer, index=0):
@@ -33,8 +34,7 @@ def _(pair):
 def _(pair):
     answer = pair.client.sh(SPIN, limits={"cpu_ms": 300, "wall_ms": 5000})
     check.ended(answer, "cpu_time", exit_code=None, limit=300)
-    # User and system time, each rounded down.
-    check.within(299, cpu_ms(answer), 450, "CPU")
+    check.within(300 - ROUNDED_MS, cpu_ms(answer), 450, "CPU")
     check.within(250, wall_ms(answer), 2500, "wall_ms")
     check.within(300, answer["steps"][0]["end"]["observed"], 450, "end.observed")
 
@@ -60,7 +60,7 @@ def _(pair):
     script = "for i in 1 2 3 4; do python3 -c '%s' & done; wait" % child
     answer = pair.client.sh(script, limits={"cpu_ms": 1000, "wall_ms": 10000})
     check.ended(answer, "cpu_time", limit=1000)
-    check.within(1000, cpu_ms(answer), 1200, "CPU of four processes")
+    check.within(1000 - ROUNDED_MS, cpu_ms(answer), 1200, "CPU of four processes")
 
 
 @test("SIGXCPU cannot be caught to pass the CPU limit", case=6)
@@ -70,7 +70,7 @@ def _(pair):
         limits={"cpu_ms": 1000, "wall_ms": 10000},
     )
     check.ended(answer, "cpu_time")
-    check.within(1000, cpu_ms(answer), 1200, "CPU")
+    check.within(1000 - ROUNDED_MS, cpu_ms(answer), 1200, "CPU")
 
 
 @test("memory over the cap ends by memory, with the kernel's kill as evidence", case="7, 9")
