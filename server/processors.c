@@ -2,9 +2,16 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "clock.h"
 #include "str.h"
+
+/* Who had no more than this part of his part is one who wants little. */
+#define PROCESSORS_LITTLE_PERCENT 75u
+/* All processors were wanted all the time, roughly: who had little may have got no more. */
+#define PROCESSORS_FULL_PERCENT 90u
+#define PROCESSORS_MILLI 1000u
 
 struct processors_user {
     struct processors_user *next, *prev; /* of all */
@@ -14,11 +21,15 @@ struct processors_user {
     uint32_t weight;
     uint32_t divisor; /* a power of two */
     bool dirty;       /* some of the jails may not know */
+    bool yields;      /* they get what others leave */
+    uint64_t used_ns; /* of processors, since the last look: as far as is known */
+    uint64_t ran_ns;  /* the same time as if each of his jails had had one */
     char name[];
 };
 
 void processors_init(struct processors *p, struct loop *loop, struct links *links) {
-    *p = (struct processors){.loop = loop, .links = links};
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
+    *p = (struct processors){.loop = loop, .links = links, .cpus = cpus > 0 ? (uint64_t)cpus : 1};
 }
 
 static struct processors_user **processors_slot(struct processors *p, const char *name) {
@@ -36,7 +47,6 @@ static void processors_forget(struct processors *p, struct processors_user *u) {
         p->first = u->next;
     if (u->next != NULL)
         u->next->prev = u->prev;
-    p->users--;
     free(u);
 }
 
@@ -55,6 +65,8 @@ void processors_stop(struct processors *p) {
 static uint32_t processors_shares(const struct processors *p, const struct processors_user *u) {
     if (!p->shared)
         return WIRE_SHARES;
+    if (u->yields)
+        return WIRE_SHARES_LEFT;
     uint64_t shares = (uint64_t)WIRE_SHARES * u->weight / QUEUE_WEIGHT / u->divisor;
     return shares < WIRE_SHARES_MIN   ? WIRE_SHARES_MIN
            : shares > WIRE_SHARES_MAX ? WIRE_SHARES_MAX
@@ -121,12 +133,93 @@ static void processors_soon(struct processors *p) {
                       processors_moment, p, NULL);
 }
 
+/* What a jail had since it was looked at last, or began. */
+static void processors_count(const struct processors *p, struct processors_jail *j, uint64_t now,
+                             uint64_t cpu_ns) {
+    uint64_t since = j->since_ns > p->since_ns ? j->since_ns : p->since_ns;
+    uint64_t ran = now > since ? now - since : 0;
+    uint64_t used = ran * j->milli / PROCESSORS_MILLI;
+    if (!j->looked && cpu_ns < ran * p->cpus)
+        used = cpu_ns;
+    j->user->ran_ns += ran;
+    j->user->used_ns += used;
+    j->since_ns = now;
+}
+
 /* What the last look has seen: too long ago, and it is taken for one that wants to compute. */
-static void processors_judge(struct processors_user *u, uint64_t now) {
+static void processors_judge(const struct processors *p, struct processors_user *u, uint64_t now) {
     for (struct processors_jail *j = u->jails; j != NULL; j = j->next) {
         struct link_sight sight;
-        j->idle = link_sighted(*j->jail, &sight) && now - sight.at_ns <= 2 * PROCESSORS_LOOK_NS &&
-                  sight.cpus_milli < PROCESSORS_IDLE_MILLI;
+        bool known = link_sighted(*j->jail, &sight) &&
+                     now - sight.at_ns <= 2 * PROCESSORS_LOOK_NS && sight.cpus_milli != UINT32_MAX;
+        /* What it would have used, nobody knows while it gives way. */
+        j->idle = known && !u->yields && !p->changed && sight.cpus_milli < PROCESSORS_IDLE_MILLI;
+        j->milli = known ? sight.cpus_milli : PROCESSORS_MILLI;
+        processors_count(p, j, now, PROCESSORS_UNKNOWN_NS);
+        j->looked = true;
+    }
+}
+
+/* Of users who had something since the last look: how many, what they weigh and had together. */
+struct processors_sum {
+    size_t users;
+    uint64_t weight, used_ns;
+};
+
+static struct processors_sum processors_add(const struct processors *p) {
+    struct processors_sum sum = {0};
+    for (const struct processors_user *u = p->first; u != NULL; u = u->next) {
+        if (u->count == 0 && u->ran_ns == 0)
+            continue;
+        sum.users++;
+        sum.weight += u->weight;
+        sum.used_ns += u->used_ns;
+    }
+    return sum;
+}
+
+/* The only one who had more than his part, or would have had it if others had left it to him; or
+ * NULL. */
+static struct processors_user *processors_most(const struct processors *p,
+                                               const struct processors_sum *sum, uint64_t time_ns) {
+    struct processors_user *most = NULL;
+    uint64_t all = time_ns * p->cpus;
+    bool full = sum->used_ns >= all / 100 * PROCESSORS_FULL_PERCENT;
+    for (struct processors_user *u = p->first; u != NULL; u = u->next) {
+        uint64_t wanted = u->yields && full && u->ran_ns > u->used_ns ? u->ran_ns : u->used_ns;
+        uint64_t part = all / sum->weight * u->weight;
+        if (wanted <= part / 100 * PROCESSORS_LITTLE_PERCENT)
+            continue;
+        if (most != NULL || (wanted <= part && !u->yields))
+            return NULL;
+        most = u;
+    }
+    return most;
+}
+
+/* Who yields from now on; of somebody alone that is not known, and stays. What is known of jails is
+ * a look old: after a change nothing is decided until it is of the time since. Forgets those who
+ * had nothing to do. */
+static void processors_rate(struct processors *p, uint64_t now) {
+    struct processors_sum sum = processors_add(p);
+    const struct processors_user *most =
+        sum.users > 1 ? processors_most(p, &sum, now - p->since_ns) : NULL;
+    bool still = sum.users < 2, keep = still || p->changed;
+    p->changed = false;
+    if (p->still && still)
+        p->shared = false;
+    p->still = still;
+    p->since_ns = now;
+    for (struct processors_user *u = p->first, *next; u != NULL; u = next) {
+        next = u->next;
+        bool yields = keep ? u->yields : u == most;
+        p->changed = p->changed || yields != u->yields;
+        u->yields = yields;
+        u->dirty = true;
+        if (u->count == 0 && (u->ran_ns == 0 || still))
+            processors_forget(p, u);
+        else
+            u->used_ns = u->ran_ns = 0;
     }
 }
 
@@ -134,20 +227,15 @@ static void processors_judge(struct processors_user *u, uint64_t now) {
 static void processors_look(void *arg) {
     struct processors *p = arg;
     uint64_t now = clock_mono_ns();
-    bool many = false;
-    if (p->still)
-        p->shared = false;
-    p->still = p->users < 2;
     for (struct processors_user *u = p->first; u != NULL; u = u->next) {
-        many = many || u->count > 1;
-        processors_judge(u, now);
+        processors_judge(p, u, now);
         processors_divide(u, processors_wanting(u), true);
-        u->dirty = true;
     }
+    processors_rate(p, now);
     processors_moment(p);
     if (!p->shared)
         return;
-    for (size_t i = 0; many && !p->still && i < p->links->count; i++)
+    for (size_t i = 0; !p->still && i < p->links->count; i++)
         link_look(p->links->items[i], WIRE_LOOK_BUSY);
     loop_timer_at(p->loop, &p->look, now + PROCESSORS_LOOK_NS, processors_look, p, NULL);
 }
@@ -166,7 +254,6 @@ static struct processors_user *processors_find(struct processors *p, const char 
     if (u->next != NULL)
         u->next->prev = u;
     p->first = *at = u;
-    p->users++;
     return u;
 }
 
@@ -177,22 +264,25 @@ void processors_busy(struct processors *p, struct processors_jail *j, const char
         return;
     j->user = u;
     j->jail = jail;
-    j->idle = false;
+    j->idle = j->looked = false;
+    j->milli = PROCESSORS_MILLI;
+    j->since_ns = clock_mono_ns();
     j->prev = NULL;
     j->next = u->jails;
     if (j->next != NULL)
         j->next->prev = j;
     u->jails = j;
-    u->count++;
+    p->users += u->count++ == 0;
     u->weight = weight != 0 ? weight : QUEUE_WEIGHT;
     if (p->users > 1) {
         p->still = false;
         if (!p->shared) {
             p->shared = true;
+            p->since_ns = j->since_ns;
             for (struct processors_user *each = p->first; each != NULL; each = each->next)
                 each->dirty = true;
-            loop_timer_at(p->loop, &p->look, clock_mono_ns() + PROCESSORS_LOOK_NS, processors_look,
-                          p, NULL);
+            loop_timer_at(p->loop, &p->look, p->since_ns + PROCESSORS_FIRST_NS, processors_look, p,
+                          NULL);
         }
     }
     u->dirty = true;
@@ -200,10 +290,11 @@ void processors_busy(struct processors *p, struct processors_jail *j, const char
         processors_soon(p);
 }
 
-void processors_rest(struct processors *p, struct processors_jail *j) {
+void processors_rest(struct processors *p, struct processors_jail *j, uint64_t cpu_ns) {
     struct processors_user *u = j->user;
     if (u == NULL)
         return;
+    processors_count(p, j, clock_mono_ns(), cpu_ns);
     if (j->prev != NULL)
         j->prev->next = j->next;
     else
@@ -211,6 +302,7 @@ void processors_rest(struct processors *p, struct processors_jail *j) {
     if (j->next != NULL)
         j->next->prev = j->prev;
     j->user = NULL;
-    if (--u->count == 0)
+    p->users -= --u->count == 0;
+    if (u->count == 0 && !p->shared)
         processors_forget(p, u);
 }

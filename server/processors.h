@@ -8,6 +8,10 @@
  *   user A   j1  j2  j3  j4      256 each   ─┐
  *   user B   j5                 1024        ─┴─ processors
  *
+ * - When exactly one user has had more than his part since the last look, and all others had
+ * clearly less than theirs, his jails get what those leave (WIRE_SHARES_LEFT), which is most of it:
+ *   who wants little need not wait for a turn of somebody who wants all. With two such users it
+ *   goes by weight again, for between jails of that kind there is none.
  * - Nothing is said to any runner while there is only one such user: alone, all of that is the
  * same.
  * - A jail that uses less than PROCESSORS_IDLE_MILLI of a processor does not count, so that
@@ -32,8 +36,10 @@
 #define PROCESSORS_BUCKETS 256u
 #define PROCESSORS_IDLE_MILLI 20u
 #define PROCESSORS_MOMENT_NS (2 * CLOCK_NS_PER_MS)
+#define PROCESSORS_FIRST_NS (50 * CLOCK_NS_PER_MS) /* the first look */
 #define PROCESSORS_LOOK_NS (500 * CLOCK_NS_PER_MS)
 #define PROCESSORS_SLICE 64u /* messages at once */
+#define PROCESSORS_UNKNOWN_NS UINT64_MAX
 
 struct processors_user; /* who has jails in which commands run */
 
@@ -43,7 +49,9 @@ struct processors_jail {
     struct processors_jail *next, *prev;
     struct link_jail **jail; /* where its owner keeps it; *jail is NULL when it is gone */
     uint32_t told;           /* shares that the runner was told of; 0 = none, it has WIRE_SHARES */
-    bool idle;
+    uint64_t since_ns;       /* what it used until then was counted */
+    uint32_t milli;          /* of a processor that it uses, as far as is known */
+    bool idle, looked;
 };
 /* In `told`: a jail of an earlier server, of which nobody knows. */
 #define PROCESSORS_UNKNOWN UINT32_MAX
@@ -53,9 +61,12 @@ struct processors {
     struct links *links;
     struct processors_user *buckets[PROCESSORS_BUCKETS];
     struct processors_user *first; /* all of them */
-    size_t users;
-    bool shared; /* there was more than one since the last look but one */
+    size_t users;                  /* with jails; others are remembered until the next look */
+    uint64_t cpus;                 /* online */
+    uint64_t since_ns;             /* the last look */
+    bool shared;                   /* there was more than one since the last look but one */
     bool still;
+    bool changed; /* at the last look: who yields */
     struct loop_timer moment, look;
 };
 
@@ -67,5 +78,6 @@ void processors_stop(struct processors *p);
  * weight: 0 = QUEUE_WEIGHT. When memory is short the jail is not counted. */
 void processors_busy(struct processors *p, struct processors_jail *j, const char *user,
                      uint32_t weight, struct link_jail **jail);
-/* No more of them. Idempotent; before the owner of the jail goes. */
-void processors_rest(struct processors *p, struct processors_jail *j);
+/* No more of them. Idempotent; before the owner of the jail goes. `cpu_ns`: what they used, or
+ * PROCESSORS_UNKNOWN_NS. */
+void processors_rest(struct processors *p, struct processors_jail *j, uint64_t cpu_ns);

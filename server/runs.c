@@ -427,12 +427,16 @@ void runs_rest(struct runs *runs) {
 }
 
 /* CPU time of all steps so far, rounded up. */
-uint64_t runs_cpu_ms(const struct run *run) {
+static uint64_t runs_cpu_ns(const struct run *run) {
     uint64_t ns = 0;
     for (size_t i = 0; i < run->step_count; i++)
         if (run->steps[i].has_usage)
             ns += run->steps[i].usage.cpu_user_ns + run->steps[i].usage.cpu_system_ns;
-    return (ns + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
+    return ns;
+}
+
+uint64_t runs_cpu_ms(const struct run *run) {
+    return (runs_cpu_ns(run) + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
 }
 
 void runs_started(struct runs *runs, struct run *run) {
@@ -443,7 +447,7 @@ void runs_started(struct runs *runs, struct run *run) {
 
 void runs_over(struct runs *runs, struct run *run) {
     if (runs->processors != NULL)
-        processors_rest(runs->processors, &run->processors);
+        processors_rest(runs->processors, &run->processors, runs_cpu_ns(run));
     seen_run_ended(runs, run);
     accounts_budget_settle(&run->hold, runs_cpu_ms(run));
     runs->sealing++;

@@ -141,7 +141,7 @@ static void sandbox_remove_task(struct sandbox *sb, struct sandbox_task *t) {
     t->sandbox = NULL;
     sb->live->task_count--;
     if (t->command && --sb->live->command_count == 0 && sb->all->processors != NULL)
-        processors_rest(sb->all->processors, &sb->live->processors);
+        processors_rest(sb->all->processors, &sb->live->processors, PROCESSORS_UNKNOWN_NS);
     if (!t->reads)
         sb->live->writing_count--;
 }

@@ -213,18 +213,6 @@ int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *
     return cgroup_crowd(host, jail->fd, limits, err);
 }
 
-/* The kernel's own conversion: a hundred of v2 is 1,024 of v1 (cpu_weight_write_u64()). */
-int cgroup_jail_weigh(const struct cgroup_host *host, const struct cgroup_jail *jail,
-                      uint32_t shares, struct err *err) {
-    size_t cpu = cgroup_find(host, CGROUP_CPU);
-    uint64_t weight = ((uint64_t)shares * 100 + WIRE_SHARES - 1) / WIRE_SHARES; /* at least 1 */
-    if (host->lacks & CGROUP_CPU) {
-        return 0;
-    }
-    return host->tree[cpu].v2 ? cgroup_put(jail->fd[cpu], "cpu.weight", weight, err)
-                              : cgroup_put(jail->fd[cpu], "cpu.shares", shares, err);
-}
-
 static int cgroup_throttled(const struct cgroup_host *host, int share_fd, uint64_t *ns,
                             struct err *err) {
     bool v2 = host->tree[cgroup_find(host, CGROUP_CPU)].v2;

@@ -82,6 +82,7 @@ struct cgroup_jail {
     bool adopted;          /* its directories are an engine's, which made them and removes them */
     char adopted_as[80];   /* … and calls them so */
     uint32_t lacks;        /* as of the host */
+    bool idle;             /* cpu.idle is set */
     uint64_t refused_base; /* pids.events when the current step began */
     uint64_t throttled_base;
     struct cgroup_kept kept[CGROUP_KEPT_MAX]; /* memory groups of steps: cgroup_keep_put() */
@@ -166,9 +167,11 @@ void cgroup_jail_return(struct cgroup_jail *jail);
 int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *jail,
                       const struct limits *limits, struct err *err);
 /* Its part of processors that are wanted by more jails than there are; `shares` as in struct
- * wire_weigh. Without a group for processors there is nothing to do. */
-int cgroup_jail_weigh(const struct cgroup_host *host, const struct cgroup_jail *jail,
-                      uint32_t shares, struct err *err);
+ * wire_weigh. Without a group for processors there is nothing to do. WIRE_SHARES_LEFT is cpu.idle
+ * (Linux 5.15, v1 and v2): for the kernel a processor with nothing but such work is free, and who
+ * wakes need not wait for a turn to end; before, it is the least weight there is. */
+int cgroup_jail_weigh(const struct cgroup_host *host, struct cgroup_jail *jail, uint32_t shares,
+                      struct err *err);
 /* Forgets what earlier steps counted in the jail's own files. */
 int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
 /* What is counted of pids and CPU share: by the step's own group if it has one, else by the jail's.

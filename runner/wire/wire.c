@@ -197,7 +197,8 @@ static const char *wire_fields_weigh(const void *data, size_t tail, size_t nfds)
     (void)tail;
     (void)nfds;
     const struct wire_weigh *p = data;
-    if (p->shares < WIRE_SHARES_MIN || p->shares > WIRE_SHARES_MAX)
+    if (p->shares != WIRE_SHARES_LEFT &&
+        (p->shares < WIRE_SHARES_MIN || p->shares > WIRE_SHARES_MAX))
         return "shares";
     return p->reserved ? "reserved" : NULL;
 }

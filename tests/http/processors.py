@@ -13,16 +13,31 @@ def weight_of(at):
     return {at: int(text) / usual for text, usual in texts if text}
 
 
+def idle_of(at):
+    """-> {at: does it only get what others leave?}, or nothing: Linux before 5.15."""
+    text = clean.read(os.path.join(at, "cpu.idle")).strip()
+    return {at: int(text) == 1} if text else {}
+
+
 def weights(runner, mark):
     """-> the weights of the jails of all processes with this mark."""
+    return sorted(of_jails(runner, mark, weight_of).values())
+
+
+def idles(runner, mark):
+    """-> the same, with idle_of()."""
+    return sorted(of_jails(runner, mark, idle_of).values())
+
+
+def of_jails(runner, mark, what):
     mounts, found = clean.mounts_of_cgroups(), {}
     bases = set(clean.cgroup_bases(runner).values())
     for pid in clean.marked(mark):
         for at in clean.cgroup_dirs(pid, mounts).values():
             while at not in bases and os.path.dirname(at) not in bases and len(at) > 1:
                 at = os.path.dirname(at)
-            found.update(weight_of(at))
-    return sorted(found.values())
+            found.update(what(at))
+    return found
 
 
 def about(seen, wanted):

@@ -1,13 +1,14 @@
 """Processors are shared between users, however many jails each of them has."""
 
+import os
 import statistics
 import threading
 
 import check
 import harness
 from client import nonce
-from processors import about, weights
-from suite import test
+from processors import about, idles, weights
+from suite import Skip, test
 
 BURN = "while :; do :; done"
 
@@ -73,6 +74,43 @@ def _(_):
         # By jails it would be a seventh; one thread of his has no more than one processor.
         fair = min((mine + theirs) / 2, limits["wall_ms"])
         check.true(mine > 0.6 * fair, "he had %d ms beside %d ms" % (mine, theirs))
+
+
+@test("who takes all processors gives way to who wants little, and shares them with who wants them, too", own=True,
+      deadline=60)
+def _(_):
+    if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (5, 15):
+        raise Skip("cpu.idle came with Linux 5.15")
+    processors = os.cpu_count()
+    with harness.Pair(slots=2 * processors + 2, warm=4) as pair:
+        hog, other, mark = pair.user_client("hog"), pair.user_client("other"), nonce()
+
+        def burns(who, text):
+            return who.submit(sh="#%s\n%s" % (text, BURN), limits={"wall_ms": 60000, "cpu_ms": 60000})
+
+        seen, over = [], threading.Event()
+
+        def are(wanted):
+            seen[:] = idles(pair.runner_pid, mark)
+            return seen == [wanted] * processors
+
+        def lives():
+            while not over.is_set():
+                check.ok(other.run(sh="true"))
+
+        many = [burns(hog, mark) for _ in range(processors)]
+        modest = threading.Thread(target=lives)
+        modest.start()
+        try:
+            check.eventually(lambda: are(True), 15, lambda: "beside short runs: %s" % seen)
+        finally:
+            over.set()
+            modest.join(60)
+        equals = [burns(other, nonce()) for _ in range(processors)]
+        check.eventually(lambda: are(False), 15, lambda: "beside who wants as much: %s" % seen)
+        for who, runs in ((hog, many), (other, equals)):
+            for run in runs:
+                who.delete("/v1/runs/" + run)
 
 
 @test("a user who floods the server with short runs leaves what is ready to another", own=True)

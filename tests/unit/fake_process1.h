@@ -249,8 +249,8 @@ int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *
     return 0;
 }
 
-int cgroup_jail_weigh(const struct cgroup_host *host, const struct cgroup_jail *jail,
-                      uint32_t shares, struct err *err) {
+int cgroup_jail_weigh(const struct cgroup_host *host, struct cgroup_jail *jail, uint32_t shares,
+                      struct err *err) {
     (void)host, (void)jail, (void)shares, (void)err;
     return 0;
 }

@@ -58,6 +58,7 @@ static int setup(void **state) {
     fake_greet(&t->fake, JAILS);
     t->links.items[t->links.count++] = &t->link;
     processors_init(&t->processors, t->fake.loop, &t->links);
+    t->processors.cpus = 1000000; /* more than anybody wants */
     *state = t;
     return 0;
 }
@@ -148,7 +149,7 @@ static void awaits(struct side *t, const uint64_t *cpu_ns, const uint32_t *want,
 }
 
 static void rests(struct side *t, unsigned i) {
-    processors_rest(&t->processors, &t->of[i]);
+    processors_rest(&t->processors, &t->of[i], PROCESSORS_UNKNOWN_NS);
 }
 
 static void passes(struct side *t, uint64_t ms) {
@@ -225,6 +226,86 @@ static void test_who_waits_does_not_count(void **state) {
     AWAIT(t, cpu, 512, 512, 512, 512, 1024);
 }
 
+/* Each look finds that the jails had these thousandths of a processor since the one before. */
+static void has(struct side *t, uint64_t *cpu, const uint32_t *milli, const uint32_t *want) {
+    uint64_t last = clock_mono_ns(), end = last + 10 * CLOCK_NS_PER_S;
+    while (!are(t, want, JAILS) && clock_mono_ns() < end) {
+        uint64_t now = clock_mono_ns();
+        for (unsigned i = 0; i < JAILS; i++)
+            cpu[i] += (now - last) / 1000 * milli[i];
+        last = now;
+        hears(t, cpu);
+    }
+    for (unsigned i = 0; i < JAILS; i++)
+        assert_int_equal(t->shares[i], want[i]);
+}
+
+static void stays(struct side *t, uint64_t *cpu, const uint32_t *milli, const uint32_t *want) {
+    unsigned looks = t->looks + 4;
+    uint64_t last = clock_mono_ns();
+    while (t->looks < looks) {
+        uint64_t now = clock_mono_ns();
+        for (unsigned i = 0; i < JAILS; i++)
+            cpu[i] += (now - last) / 1000 * milli[i];
+        last = now;
+        hears(t, cpu);
+        assert_true(are(t, want, JAILS));
+    }
+}
+
+/* Who wants everything gives way to who wants little, and shares with who wants as much, even where
+ * that one took all while he gave way. */
+static void test_who_has_most_gives_way(void **state) {
+    struct side *t = *state;
+    uint64_t cpu[JAILS] = {0};
+    t->processors.cpus = 2;
+    for (unsigned i = 0; i < 4; i++)
+        begins(t, i, "most", 0);
+    begins(t, 4, "little", 0);
+    const uint32_t left[JAILS] = {1, 1, 1, 1, 1024, 1024},
+                   equal[JAILS] = {256, 256, 256, 256, 1024, 1024};
+    has(t, cpu, (const uint32_t[]){450, 450, 450, 450, 200, 0}, left);
+    stays(t, cpu, (const uint32_t[]){450, 450, 450, 450, 200, 0}, left);
+    has(t, cpu, (const uint32_t[]){10, 10, 10, 10, 1900, 0}, equal);
+    stays(t, cpu, (const uint32_t[]){240, 240, 240, 240, 1040, 0}, equal);
+    stays(t, cpu, (const uint32_t[]){260, 260, 260, 260, 960, 0}, equal);
+    has(t, cpu, (const uint32_t[]){450, 450, 450, 450, 200, 0}, left);
+}
+
+/* Between jails that give way the kernel knows no weight. */
+static void test_two_who_have_much_share_by_weight(void **state) {
+    struct side *t = *state;
+    uint64_t cpu[JAILS] = {0};
+    t->processors.cpus = 2;
+    for (unsigned i = 0; i < 4; i++)
+        begins(t, i, "one", 0);
+    begins(t, 4, "other", 0);
+    begins(t, 5, "little", 0);
+    const uint32_t equal[JAILS] = {256, 256, 256, 256, 1024, 1024};
+    has(t, cpu, (const uint32_t[]){220, 220, 220, 220, 900, 100}, equal);
+    stays(t, cpu, (const uint32_t[]){220, 220, 220, 220, 900, 100}, equal);
+}
+
+/* Short runs are over before anybody looks: what they used is known then. */
+static void test_short_runs_count(void **state) {
+    struct side *t = *state;
+    const uint64_t ms = CLOCK_NS_PER_MS;
+    uint64_t end = clock_mono_ns() + 10 * CLOCK_NS_PER_S;
+    t->processors.cpus = 1;
+    begins(t, 5, "little", 0);
+    while (t->shares[4] != WIRE_SHARES_LEFT && clock_mono_ns() < end) {
+        uint64_t began = clock_mono_ns();
+        begins(t, 4, "most", 0);
+        while (clock_mono_ns() < began + 20 * ms)
+            hears(t, (const uint64_t[JAILS]){0});
+        processors_rest(&t->processors, &t->of[4], 18 * ms);
+        processors_rest(&t->processors, &t->of[5], ms / 2);
+        begins(t, 5, "little", 0);
+    }
+    assert_int_equal(t->shares[4], WIRE_SHARES_LEFT);
+    assert_int_equal(t->shares[5], WIRE_SHARES);
+}
+
 /* Nothing is said of a jail before its OPEN, and of one that is gone. */
 static void test_not_before_it_is_open(void **state) {
     struct side *t = *state;
@@ -263,6 +344,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_jails_of_one_user_divide, setup, teardown),
         cmocka_unit_test_setup_teardown(test_by_weight, setup, teardown),
         cmocka_unit_test_setup_teardown(test_who_waits_does_not_count, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_who_has_most_gives_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_two_who_have_much_share_by_weight, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_short_runs_count, setup, teardown),
         cmocka_unit_test_setup_teardown(test_not_before_it_is_open, setup, teardown),
         cmocka_unit_test_setup_teardown(test_of_an_earlier_server, setup, teardown),
     };
