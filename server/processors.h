@@ -11,7 +11,8 @@
  * - When exactly one user has had more than his part since the last look, and all others had
  * clearly less than theirs, his jails get what those leave (WIRE_SHARES_LEFT), which is most of it:
  *   who wants little need not wait for a turn of somebody who wants all. With two such users it
- *   goes by weight again, for between jails of that kind there is none.
+ *   goes by weight again, for between jails of that kind there is none. Little is three quarters
+ *   of a part at most: he still gets more than his.
  * - Nothing is said to any runner while there is only one such user: alone, all of that is the
  * same.
  * - A jail that uses less than PROCESSORS_IDLE_MILLI of a processor does not count, so that

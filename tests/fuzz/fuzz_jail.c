@@ -91,8 +91,8 @@ FUZZ_FINE(cgroup_jail_memory, FUZZ_HOST, FUZZ_JAIL, uint64_t *bytes __attribute_
           FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_limit, FUZZ_HOST, FUZZ_JAIL,
           const struct limits *limits __attribute__((unused)), FUZZ_ERR)
-FUZZ_FINE(cgroup_jail_weigh, FUZZ_HOST, FUZZ_JAIL, uint32_t shares __attribute__((unused)),
-          FUZZ_ERR)
+FUZZ_FINE(cgroup_jail_weigh, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)),
+          uint32_t shares __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_mark, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_remove, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_step_make, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)),
