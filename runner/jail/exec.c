@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -115,12 +116,19 @@ static void exec_kill(struct exec *x) {
     exec_held_expect(x);
 }
 
+/* Of its first process, by the kernel's word. */
+static bool exec_is_seen_alive(const struct exec *x) {
+    struct pollfd dead = {.fd = x->pidfd, .events = POLLIN};
+    return x->state == EXEC_RUNNING && x->pidfd >= 0 && poll(&dead, 1, 0) == 0;
+}
+
 void exec_stop(struct exec *x, enum cause cause) {
-    if (x->facts.imposed != CAUSE_NONE || x->state < EXEC_RUNNING) {
+    if (x->facts.imposed != CAUSE_NONE || x->state < EXEC_RUNNING || x->state == EXEC_OVER) {
         return;
     }
     x->facts.imposed = cause;
     x->facts.imposed_ns = clock_mono_ns();
+    x->alive_ns = exec_is_seen_alive(x) ? x->facts.imposed_ns : 0;
     exec_kill(x);
 }
 
@@ -541,6 +549,7 @@ void exec_exited(struct exec *x, int status, uint64_t mono_ns) {
     exec_hear(x);
     uint64_t now = clock_mono_ns();
     mono_ns = mono_ns < now ? mono_ns : now; /* whatever process 1 says */
+    mono_ns = mono_ns > x->alive_ns ? mono_ns : x->alive_ns;
     if (x->frozen && x->facts.started && mono_ns > x->frozen_ns) {
         x->facts.start_ns += mono_ns - x->frozen_ns; /* killed where it stood */
     }

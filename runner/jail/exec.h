@@ -62,10 +62,11 @@ struct exec {
     uint64_t cpu_before_ns;                  /* used by the child before exec */
     uint64_t received_ns, sent_ns, began_ns; /* began: at exec */
     uint64_t drain_deadline_ns;
-    bool expected;  /* the report of its death is due */
-    unsigned said;  /* messages of its child since it was told to begin */
-    unsigned looks; /* since then, or since it was killed and the rest must go */
-    unsigned stuck; /* of these, the last ones in which nothing stood in the way of the report */
+    uint64_t alive_ns; /* when it was stopped, and seen to be alive; 0 = not */
+    bool expected;     /* the report of its death is due */
+    unsigned said;     /* messages of its child since it was told to begin */
+    unsigned looks;    /* since then, or since it was killed and the rest must go */
+    unsigned stuck;    /* of these, the last ones in which nothing stood in the way of the report */
     uint64_t cpu_seen_ns, cpu_wait_ns; /* at the last look at the CPU usage */
     uint32_t kind;
     uint32_t end_on;

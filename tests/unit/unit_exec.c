@@ -503,8 +503,10 @@ static bool play(const enum event *order, size_t count, bool stragglers) {
         assert_int_equal(w.end.head.exec, 7);
         assert_false(w.alive || w.stragglers);
         evidence(told(order, count));
-        exec_stop(w.x, CAUSE_CANCELLED); /* too late for anything */
+        unsigned kills = w.kills;
+        exec_stop(w.x, CAUSE_CANCELLED); /* too late for anything: its group may be gone */
         assert_int_equal(w.ends, 1);
+        assert_int_equal(w.kills, kills);
     }
     exec_close(w.x);
     const struct loop_timer *timers[] = {&w.x->wall_timer, &w.x->cpu_timer, &w.x->watch_timer,
@@ -584,8 +586,42 @@ static void test_a_hostile_child_gives_no_other_descriptor_and_holds_nobody_up(v
     memset(&w, 0, sizeof(w));
 }
 
+static enum cause reported_early(unsigned deaths) {
+    begin(false);
+    w.started = true;
+    w.start_ns = w.now_ns;
+    say(INITMSG_STARTED);
+    /* In place of a descriptor of the process, which is readable once that is dead. */
+    w.x->pidfd = eventfd(deaths, EFD_CLOEXEC);
+    assert_true(w.x->pidfd >= 0);
+    wall_is_over();
+    w.stragglers = false;
+    exec_exited(w.x, 0, w.start_ns + MS);
+    for (int i = 0; i < 200 && w.ends == 0; i++)
+        fire(&w.x->drain_timer);
+    assert_int_equal(w.ends, 1);
+    exec_close(w.x);
+    exec_free(w.x);
+    fd_close(&w.child);
+    return w.end.cause;
+}
+
+/* Process 1 tells when a command has ended, and who has taken it over tells what he likes; but not
+ * that it ended before a moment when it was seen alive. */
+static void test_what_was_alive_at_its_limit_did_not_end_before(void **state) {
+    (void)state;
+    struct err err = {0};
+    w.host.loop = loop_new(&err);
+    assert_non_null(w.host.loop);
+    assert_int_equal(reported_early(0), CAUSE_WALL_TIME);
+    assert_int_equal(reported_early(1), CAUSE_EXIT);
+    loop_free(w.host.loop);
+    memset(&w, 0, sizeof(w));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_was_alive_at_its_limit_did_not_end_before),
         cmocka_unit_test(test_every_order),
         cmocka_unit_test(test_a_hostile_child_gives_no_other_descriptor_and_holds_nobody_up),
     };
