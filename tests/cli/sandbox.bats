@@ -111,9 +111,9 @@ for i in range(200):
     is "$status" 130
     apart "$PINFOLD" sandbox wait "$box" ex_ctrlcctrlcctrlcctrlc1
     has "$err" cancelled
-    "$PINFOLD" exec --id ex_killkillkillkillkill1 --wall 1m -c 'echo here; sleep 2; exit 6' >out 2>err 3>&- &
+    "$PINFOLD" exec --id ex_killkillkillkillkill1 --wall 1m -c 'echo here; sleep 2; exit 6' >out2 2>err 3>&- &
     pid=$!
-    within 10 grep -q here out
+    within 10 grep -q here out2
     kill -KILL "$pid"
     wait "$pid" 2>/dev/null || true
     apart "$PINFOLD" sandbox wait "$box" ex_killkillkillkillkill1
