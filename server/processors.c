@@ -9,6 +9,9 @@
 
 /* Who had no more than this part of his part is one who wants little. */
 #define PROCESSORS_LITTLE_PERCENT 75u
+/* Who has so much more than anybody else gives way to them; who does so already, from here on. */
+#define PROCESSORS_MUCH_PERCENT 200u
+#define PROCESSORS_STILL_PERCENT 130u
 /* All processors were wanted all the time, roughly: who had little may have got no more. */
 #define PROCESSORS_FULL_PERCENT 90u
 #define PROCESSORS_MILLI 1000u
@@ -19,11 +22,13 @@ struct processors_user {
     struct processors_jail *jails; /* the newest first */
     size_t count;
     uint32_t weight;
-    uint32_t divisor; /* a power of two */
-    bool dirty;       /* some of the jails may not know */
-    bool yields;      /* they get what others leave */
-    uint64_t used_ns; /* of processors, since the last look: as far as is known */
-    uint64_t ran_ns;  /* the same time as if each of his jails had had one */
+    uint32_t divisor;  /* a power of two */
+    bool dirty;        /* some of the jails may not know */
+    bool yields;       /* they get what others leave */
+    uint64_t since_ns; /* he is known */
+    uint64_t used_ns;  /* of processors, since the last look: as far as is known */
+    uint64_t ran_ns;   /* the same time as if each of his jails had had one */
+    uint64_t wants;    /* thousandths of a processor, at the last look */
     char name[];
 };
 
@@ -160,50 +165,74 @@ static void processors_judge(const struct processors *p, struct processors_user 
     }
 }
 
-/* Of users who had something since the last look: how many, what they weigh and had together. */
+/* Of users who had something since the last look: how many, what they weigh, had and want. */
 struct processors_sum {
     size_t users;
-    uint64_t weight, used_ns;
+    uint64_t weight, used_ns, wants;
 };
 
-static struct processors_sum processors_add(const struct processors *p) {
+static bool processors_was_there(const struct processors_user *u) {
+    return u->count > 0 || u->ran_ns > 0;
+}
+
+/* What a user would have had while he was there, if others had left it to him. */
+static uint64_t processors_wants(const struct processors *p, const struct processors_user *u,
+                                 uint64_t now, bool full) {
+    uint64_t since = u->since_ns > p->since_ns ? u->since_ns : p->since_ns;
+    uint64_t ns = u->yields && full && u->ran_ns > u->used_ns ? u->ran_ns : u->used_ns;
+    return now > since ? ns * PROCESSORS_MILLI / (now - since) : 0;
+}
+
+static struct processors_sum processors_add(const struct processors *p, uint64_t now) {
     struct processors_sum sum = {0};
     for (const struct processors_user *u = p->first; u != NULL; u = u->next) {
-        if (u->count == 0 && u->ran_ns == 0)
+        if (!processors_was_there(u))
             continue;
         sum.users++;
         sum.weight += u->weight;
         sum.used_ns += u->used_ns;
     }
+    bool full = sum.used_ns >= (now - p->since_ns) * p->cpus / 100 * PROCESSORS_FULL_PERCENT;
+    for (struct processors_user *u = p->first; u != NULL; u = u->next) {
+        u->wants = processors_wants(p, u, now, full);
+        sum.wants += u->wants;
+    }
     return sum;
 }
 
-/* The only one who had more than his part, or would have had it if others had left it to him; or
- * NULL. */
-static struct processors_user *processors_most(const struct processors *p,
-                                               const struct processors_sum *sum, uint64_t time_ns) {
-    struct processors_user *most = NULL;
-    uint64_t all = time_ns * p->cpus;
-    bool full = sum->used_ns >= all / 100 * PROCESSORS_FULL_PERCENT;
-    for (struct processors_user *u = p->first; u != NULL; u = u->next) {
-        uint64_t wanted = u->yields && full && u->ran_ns > u->used_ns ? u->ran_ns : u->used_ns;
-        uint64_t part = all / sum->weight * u->weight;
-        if (wanted <= part / 100 * PROCESSORS_LITTLE_PERCENT)
+/* Does he give way to all others? Not to those who are gone, and not so that less than his part
+ * would be left for him. */
+static bool processors_gives_way(const struct processors *p, const struct processors_user *most,
+                                 const struct processors_sum *sum) {
+    uint64_t all = p->cpus * PROCESSORS_MILLI, part = all * most->weight / sum->weight;
+    bool more = most->yields || most->wants > part, much = true;
+    uint64_t times = most->yields ? PROCESSORS_STILL_PERCENT : PROCESSORS_MUCH_PERCENT;
+    for (const struct processors_user *u = p->first; u != NULL; u = u->next) {
+        if (u == most || u->count == 0)
             continue;
-        if (most != NULL || (wanted <= part && !u->yields))
-            return NULL;
-        most = u;
+        more = more && u->wants * 100 <= all * u->weight / sum->weight * PROCESSORS_LITTLE_PERCENT;
+        much = much && u->wants * most->weight * times <= most->wants * u->weight * 100;
     }
-    return most;
+    return (more || much) &&
+           sum->wants - most->wants <= (all - part) / 100 * PROCESSORS_LITTLE_PERCENT;
+}
+
+/* The one who wants most, for his weight, if he gives way; or NULL. */
+static struct processors_user *processors_most(const struct processors *p,
+                                               const struct processors_sum *sum) {
+    struct processors_user *most = NULL;
+    for (struct processors_user *u = p->first; u != NULL; u = u->next)
+        if (u->count > 0 && (most == NULL || u->wants * most->weight > most->wants * u->weight))
+            most = u;
+    return most != NULL && processors_gives_way(p, most, sum) ? most : NULL;
 }
 
 /* Who yields from now on; of somebody alone that is not known, and stays. What is known of jails is
  * a look old: after a change nothing is decided until it is of the time since. Forgets those who
  * had nothing to do. */
 static void processors_rate(struct processors *p, uint64_t now) {
-    struct processors_sum sum = processors_add(p);
-    const struct processors_user *most =
-        sum.users > 1 ? processors_most(p, &sum, now - p->since_ns) : NULL;
+    struct processors_sum sum = processors_add(p, now);
+    const struct processors_user *most = sum.users > 1 ? processors_most(p, &sum) : NULL;
     bool still = sum.users < 2, keep = still || p->changed;
     p->changed = false;
     if (p->still && still)
@@ -223,6 +252,8 @@ static void processors_rate(struct processors *p, uint64_t now) {
     }
 }
 
+static void processors_look_by(struct processors *p, uint64_t due_ns);
+
 /* Twice a second while there is more than one user, and once more to make all equal again. */
 static void processors_look(void *arg) {
     struct processors *p = arg;
@@ -237,7 +268,14 @@ static void processors_look(void *arg) {
         return;
     for (size_t i = 0; !p->still && i < p->links->count; i++)
         link_look(p->links->items[i], WIRE_LOOK_BUSY);
-    loop_timer_at(p->loop, &p->look, now + PROCESSORS_LOOK_NS, processors_look, p, NULL);
+    p->soon = p->changed ? PROCESSORS_SOON : p->soon;
+    processors_look_by(p, now + (p->soon > 0 ? PROCESSORS_SOON_NS : PROCESSORS_LOOK_NS));
+    p->soon -= p->soon > 0;
+}
+
+static void processors_look_by(struct processors *p, uint64_t due_ns) {
+    if (p->look.slot == 0 || p->look.due_ns > due_ns)
+        loop_timer_at(p->loop, &p->look, due_ns, processors_look, p, NULL);
 }
 
 static struct processors_user *processors_find(struct processors *p, const char *name) {
@@ -267,6 +305,8 @@ void processors_busy(struct processors *p, struct processors_jail *j, const char
     j->idle = j->looked = false;
     j->milli = PROCESSORS_MILLI;
     j->since_ns = clock_mono_ns();
+    bool known = u->since_ns != 0;
+    u->since_ns = known ? u->since_ns : j->since_ns;
     j->prev = NULL;
     j->next = u->jails;
     if (j->next != NULL)
@@ -281,13 +321,23 @@ void processors_busy(struct processors *p, struct processors_jail *j, const char
             p->since_ns = j->since_ns;
             for (struct processors_user *each = p->first; each != NULL; each = each->next)
                 each->dirty = true;
-            loop_timer_at(p->loop, &p->look, p->since_ns + PROCESSORS_FIRST_NS, processors_look, p,
-                          NULL);
+            known = false;
         }
+        if (!known)
+            processors_look_by(p, j->since_ns + PROCESSORS_FIRST_NS);
     }
     u->dirty = true;
     if (p->shared || j->told == PROCESSORS_UNKNOWN)
         processors_soon(p);
+    if (processors_shares(p, u) == WIRE_SHARES_LEFT && j->told != WIRE_SHARES_LEFT &&
+        *jail != NULL && link_weigh(*jail, WIRE_SHARES_LEFT))
+        j->told = WIRE_SHARES_LEFT;
+}
+
+bool processors_opens_left(const struct processors *p, struct processors_jail *j) {
+    bool left = j->user != NULL && processors_shares(p, j->user) == WIRE_SHARES_LEFT;
+    j->told = left ? WIRE_SHARES_LEFT : j->told;
+    return left;
 }
 
 void processors_rest(struct processors *p, struct processors_jail *j, uint64_t cpu_ns) {

@@ -8,16 +8,17 @@
  *   user A   j1  j2  j3  j4      256 each   ─┐
  *   user B   j5                 1024        ─┴─ processors
  *
- * - When exactly one user has had more than his part since the last look, and all others had
- * clearly less than theirs, his jails get what those leave (WIRE_SHARES_LEFT), which is most of it:
- *   who wants little need not wait for a turn of somebody who wants all. With two such users it
- *   goes by weight again, for between jails of that kind there is none. Little is three quarters
- *   of a part at most: he still gets more than his.
+ * - When one user has had more than his part since the last look and all others clearly less than
+ *   theirs, or twice as much as anybody else, his jails get what those leave (WIRE_SHARES_LEFT):
+ * who wants little need not wait for a turn of somebody who wants all. Only as long as they leave
+ * him more than his part; and with two such users it goes by weight again, for between jails of
+ * that kind there is none.
  * - Nothing is said to any runner while there is only one such user: alone, all of that is the
  * same.
  * - A jail that uses less than PROCESSORS_IDLE_MILLI of a processor does not count, so that
  * somebody who keeps servers that wait for requests is not the slower for them. Who is idle is
- * asked for twice a second (WIRE_LOOK_BUSY), while more than one user has something running.
+ * asked for twice a second (WIRE_LOOK_BUSY), and a moment after anything changed, while more than
+ * one user has something running.
  * - By how many a user's jails divide is rounded up to a power of two, goes up a moment after they
  *   begin (PROCESSORS_MOMENT_NS: most runs are over before) and down with the next look: so a
  *   message is rare, and a run that starts and ends alone costs two list operations.
@@ -37,8 +38,10 @@
 #define PROCESSORS_BUCKETS 256u
 #define PROCESSORS_IDLE_MILLI 20u
 #define PROCESSORS_MOMENT_NS (2 * CLOCK_NS_PER_MS)
-#define PROCESSORS_FIRST_NS (50 * CLOCK_NS_PER_MS) /* the first look */
+#define PROCESSORS_FIRST_NS (10 * CLOCK_NS_PER_MS) /* from a new user to a look */
 #define PROCESSORS_LOOK_NS (500 * CLOCK_NS_PER_MS)
+#define PROCESSORS_SOON_NS (100 * CLOCK_NS_PER_MS)
+#define PROCESSORS_SOON 2u   /* looks after a change, with this between them */
 #define PROCESSORS_SLICE 64u /* messages at once */
 #define PROCESSORS_UNKNOWN_NS UINT64_MAX
 
@@ -68,6 +71,7 @@ struct processors {
     bool shared;                   /* there was more than one since the last look but one */
     bool still;
     bool changed; /* at the last look: who yields */
+    unsigned soon;
     struct loop_timer moment, look;
 };
 
@@ -79,6 +83,9 @@ void processors_stop(struct processors *p);
  * weight: 0 = QUEUE_WEIGHT. When memory is short the jail is not counted. */
 void processors_busy(struct processors *p, struct processors_jail *j, const char *user,
                      uint32_t weight, struct link_jail **jail);
+/* Is a jail that is about to be opened to get what others leave (WIRE_OPEN_LEFT)? Then it is taken
+ * as told. */
+bool processors_opens_left(const struct processors *p, struct processors_jail *j);
 /* No more of them. Idempotent; before the owner of the jail goes. `cpu_ns`: what they used, or
  * PROCESSORS_UNKNOWN_NS. */
 void processors_rest(struct processors *p, struct processors_jail *j, uint64_t cpu_ns);

@@ -490,6 +490,9 @@ void run_start(struct run *run, struct link *link) {
     run->dispatched_ns = clock_mono_ns();
     if (warm_share_start(&run->runs->links->warm, run->owner, run->dispatched_ns))
         open.flags = WIRE_OPEN_MODEST;
+    if (run->runs->processors != NULL &&
+        processors_opens_left(run->runs->processors, &run->processors))
+        open.flags |= WIRE_OPEN_LEFT;
     if (run->keep != NULL) {
         open.disk = link->welcome.disk; /* what can be kept there */
         if (!run_pack_begin(run, PACKET_FILES, &open, run_prepare))

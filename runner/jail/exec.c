@@ -373,12 +373,15 @@ static int exec_send(struct exec *x, const struct exec_request *q, struct err *e
 }
 
 /* An earlier command of the jail may not signal the child that waits, but its effective id is
- * enough to change how that is scheduled. It starts as if nobody had. */
-static void exec_reset_scheduling(pid_t pid) {
+ * enough to change how that is scheduled. It starts as if nobody had. A command of a jail that gets
+ * what others leave is idle itself as well: between several groups that are, some kernels lose
+ * whoever wakes beside them for 50 ms (deploy/SECURITY.md), between processes that are they do not.
+ */
+static void exec_reset_scheduling(pid_t pid, bool idle) {
     const struct sched_param param = {.sched_priority = 0};
     cpu_set_t all;
     memset(&all, 0xff, sizeof all);
-    (void)sched_setscheduler(pid, SCHED_OTHER, &param);
+    (void)sched_setscheduler(pid, idle ? SCHED_IDLE : SCHED_OTHER, &param);
     (void)setpriority(PRIO_PROCESS, (id_t)pid, 0);
     (void)sched_setaffinity(pid, sizeof all, &all);
 }
@@ -467,8 +470,8 @@ int exec_start(struct exec *x, const struct exec_request *q, struct err *err) {
     if (x->ordinal > 0 && !x->cgroup.own && cgroup_jail_mark(host, &jail->cgroup, err) != 0) {
         return -1;
     }
-    if (x->ordinal > 0 && exec_is_ours(x)) {
-        exec_reset_scheduling(x->outside_pid);
+    if ((x->ordinal > 0 || jail->cgroup.idle) && exec_is_ours(x)) {
+        exec_reset_scheduling(x->outside_pid, jail->cgroup.idle);
     }
     if (x->ordinal > 0 && jail_shares_user(jail)) {
         exec_wake(x);

@@ -230,6 +230,7 @@ void session_try(struct session_jail *e) {
             return;
         }
         if (jail_is_ready(e->jail)) {
+            session_weigh_now(e); /* not later: it may be what keeps this process from its turns */
             session_start(e, x);
             if (!e->failed) {
                 session_wish_drop(x);

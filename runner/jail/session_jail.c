@@ -71,7 +71,7 @@ static void session_send_closed(struct session_jail *e) {
 /* Events of the jail. */
 
 /* Fairness, and no wall: a jail of which it cannot be set is as heavy as it was. */
-static void session_weigh_now(struct session_jail *e) {
+void session_weigh_now(struct session_jail *e) {
     if (e->shares != 0 && e->jail != NULL && jail_weigh(e->jail, e->shares, NULL) == 0) {
         e->shares = 0;
     }
@@ -224,6 +224,7 @@ static struct session_jail *session_jail_new(struct session *s, const struct wir
     e->limits = q->limits;
     e->sandbox = q->flags & WIRE_OPEN_SANDBOX;
     e->modest = q->flags & WIRE_OPEN_MODEST;
+    e->shares = q->flags & WIRE_OPEN_LEFT ? WIRE_SHARES_LEFT : 0;
     e->disk = (enum wire_disk)q->disk;
     (void)str_copy(e->image, sizeof e->image, q->image);
     memcpy(e->image_sha256, q->image_sha256, sizeof e->image_sha256);

@@ -137,6 +137,8 @@ void session_look(struct session *s, const struct wire_look *q);
 /* session_jail.c */
 int session_open(struct session *s, const struct wire_open *q, struct err *err);
 void session_weigh(struct session *s, const struct wire_weigh *q);
+/* What the kernel was not told of that, as soon as there is a jail. */
+void session_weigh_now(struct session_jail *e);
 void session_close_jail(struct session *s, uint64_t id);
 /* Kills its jail; what runs is told nothing more. */
 void session_kill_jail(struct session_jail *e);

@@ -135,7 +135,8 @@ struct wire_open {
 enum wire_open_flag {
     WIRE_OPEN_SANDBOX = 1, /* it stays, and answers OPENED */
     WIRE_OPEN_MODEST = 2,  /* whoever asks has had many: he leaves what is ready to others */
-    WIRE_OPEN_FLAGS = 3,
+    WIRE_OPEN_LEFT = 4,    /* as if WEIGH with WIRE_SHARES_LEFT followed at once */
+    WIRE_OPEN_FLAGS = 7,
 };
 
 /* What its writable file system is made of. */

@@ -98,16 +98,22 @@ def _(_):
             while not over.is_set():
                 check.ok(other.run(sh="true"))
 
+        def policy(who):
+            return check.ok(who.run(sh="cut -d' ' -f41 /proc/self/stat"))["steps"][0]["stdout"].strip()
+
         many = [burns(hog, mark) for _ in range(processors)]
         modest = threading.Thread(target=lives)
         modest.start()
         try:
             check.eventually(lambda: are(True), 15, lambda: "beside short runs: %s" % seen)
+            check.equal(policy(hog), "5", "what he starts then is SCHED_IDLE")
+            check.equal(policy(other), "0", "and what the other starts is not")
         finally:
             over.set()
             modest.join(60)
         equals = [burns(other, nonce()) for _ in range(processors)]
         check.eventually(lambda: are(False), 15, lambda: "beside who wants as much: %s" % seen)
+        check.equal(policy(hog), "0", "what he starts then")
         for who, runs in ((hog, many), (other, equals)):
             for run in runs:
                 who.delete("/v1/runs/" + run)

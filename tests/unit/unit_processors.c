@@ -58,7 +58,7 @@ static int setup(void **state) {
     fake_greet(&t->fake, JAILS);
     t->links.items[t->links.count++] = &t->link;
     processors_init(&t->processors, t->fake.loop, &t->links);
-    t->processors.cpus = 1000000; /* more than anybody wants */
+    t->processors.cpus = 2;
     *state = t;
     return 0;
 }
@@ -212,7 +212,8 @@ static void test_who_waits_does_not_count(void **state) {
     AWAIT(t, cpu, 256, 256, 256, 256, 1024);
     uint64_t end = clock_mono_ns() + 10 * CLOCK_NS_PER_S;
     while (t->shares[0] != 1024 && clock_mono_ns() < end) {
-        cpu[0] += CLOCK_NS_PER_S; /* the others have nothing */
+        cpu[0] += CLOCK_NS_PER_S; /* his others have nothing */
+        cpu[4] += CLOCK_NS_PER_S;
         hears(t, cpu);
     }
     AWAIT(t, cpu, 1024, 1024, 1024, 1024, 1024);
@@ -221,6 +222,7 @@ static void test_who_waits_does_not_count(void **state) {
     while (t->shares[0] != 512 && clock_mono_ns() < end) {
         cpu[0] += CLOCK_NS_PER_S;
         cpu[1] += CLOCK_NS_PER_S;
+        cpu[4] += CLOCK_NS_PER_S;
         hears(t, cpu);
     }
     AWAIT(t, cpu, 512, 512, 512, 512, 1024);
@@ -258,7 +260,6 @@ static void stays(struct side *t, uint64_t *cpu, const uint32_t *milli, const ui
 static void test_who_has_most_gives_way(void **state) {
     struct side *t = *state;
     uint64_t cpu[JAILS] = {0};
-    t->processors.cpus = 2;
     for (unsigned i = 0; i < 4; i++)
         begins(t, i, "most", 0);
     begins(t, 4, "little", 0);
@@ -276,7 +277,6 @@ static void test_who_has_most_gives_way(void **state) {
 static void test_two_who_have_much_share_by_weight(void **state) {
     struct side *t = *state;
     uint64_t cpu[JAILS] = {0};
-    t->processors.cpus = 2;
     for (unsigned i = 0; i < 4; i++)
         begins(t, i, "one", 0);
     begins(t, 4, "other", 0);

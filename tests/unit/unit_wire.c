@@ -281,7 +281,7 @@ static void test_sandbox_fields(void **state) {
     wrong(&p, false, "key"); /* a run is not kept */
     p.open.flags = WIRE_OPEN_MODEST;
     wrong(&p, false, "key");
-    p.open.flags = WIRE_OPEN_SANDBOX | WIRE_OPEN_MODEST;
+    p.open.flags = WIRE_OPEN_SANDBOX | WIRE_OPEN_MODEST | WIRE_OPEN_LEFT;
     right(&p, false);
     p.open.flags = WIRE_OPEN_FLAGS + 1;
     wrong(&p, false, "flags");
@@ -293,6 +293,8 @@ static void test_sandbox_fields(void **state) {
     make_weigh(&p);
     p.weigh.shares = 0;
     wrong(&p, false, "shares");
+    p.weigh.shares = WIRE_SHARES_LEFT;
+    right(&p, false);
     p.weigh.shares = WIRE_SHARES_MAX + 1;
     wrong(&p, false, "shares");
     p.weigh.shares = WIRE_SHARES_MAX;
