@@ -316,15 +316,17 @@ void processors_busy(struct processors *p, struct processors_jail *j, const char
     u->weight = weight != 0 ? weight : QUEUE_WEIGHT;
     if (p->users > 1) {
         p->still = false;
+        uint64_t due_ns = j->since_ns + PROCESSORS_FIRST_NS;
         if (!p->shared) {
             p->shared = true;
             p->since_ns = j->since_ns;
             for (struct processors_user *each = p->first; each != NULL; each = each->next)
                 each->dirty = true;
-            known = false;
+            processors_look_by(p, due_ns);
+        } else if (!known) { /* where users come and go, not for each of them */
+            uint64_t least_ns = p->since_ns + PROCESSORS_GAP_NS;
+            processors_look_by(p, due_ns > least_ns ? due_ns : least_ns);
         }
-        if (!known)
-            processors_look_by(p, j->since_ns + PROCESSORS_FIRST_NS);
     }
     u->dirty = true;
     if (p->shared || j->told == PROCESSORS_UNKNOWN)

@@ -40,6 +40,7 @@
 #define PROCESSORS_MOMENT_NS (2 * CLOCK_NS_PER_MS)
 #define PROCESSORS_FIRST_NS (10 * CLOCK_NS_PER_MS) /* from a new user to a look */
 #define PROCESSORS_LOOK_NS (500 * CLOCK_NS_PER_MS)
+#define PROCESSORS_GAP_NS (50 * CLOCK_NS_PER_MS) /* between looks, at least */
 #define PROCESSORS_SOON_NS (100 * CLOCK_NS_PER_MS)
 #define PROCESSORS_SOON 2u   /* looks after a change, with this between them */
 #define PROCESSORS_SLICE 64u /* messages at once */

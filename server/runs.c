@@ -426,7 +426,7 @@ void runs_rest(struct runs *runs) {
         runs_evict_one(runs, runs->done_oldest);
 }
 
-/* CPU time of all steps so far, rounded up. */
+/* CPU time of all steps so far. */
 static uint64_t runs_cpu_ns(const struct run *run) {
     uint64_t ns = 0;
     for (size_t i = 0; i < run->step_count; i++)
@@ -435,6 +435,7 @@ static uint64_t runs_cpu_ns(const struct run *run) {
     return ns;
 }
 
+/* Rounded up. */
 uint64_t runs_cpu_ms(const struct run *run) {
     return (runs_cpu_ns(run) + CLOCK_NS_PER_MS - 1) / CLOCK_NS_PER_MS;
 }

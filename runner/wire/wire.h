@@ -368,9 +368,8 @@ struct wire_look {
  * all. In the unit of cgroup v1's cpu.shares; on v2, cpu.weight is a hundred for WIRE_SHARES. Stays
  * as long as the jail. No answer; a jail that is gone, or about to be, is no mistake. */
 #define WIRE_SHARES 1024u /* of a jail that nothing was said about */
-#define WIRE_SHARES_LEFT                                                                           \
-    1u /* what the others leave: it gives way to each that wakes (cpu.idle)                        \
-        */
+/* What the others leave: it gives way to each that wakes (cpu.idle). */
+#define WIRE_SHARES_LEFT 1u
 #define WIRE_SHARES_MIN 2u
 #define WIRE_SHARES_MAX 102400u
 struct wire_weigh {
