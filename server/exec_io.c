@@ -38,6 +38,7 @@ void exec_io_close(struct exec_stream *s) {
     if (s->fd < 0)
         return;
     loop_del(hub->loop, &s->source);
+    trickle_stop(&s->trickle, hub->loop);
     if (hub->pipes != NULL && (s->exec->flags & EXEC_PTY) == 0)
         pipes_leave(hub->pipes, &s->fd);
     else
@@ -146,6 +147,10 @@ static void exec_io_check_output(struct exec_stream *s) {
     exec_kill(x, CAUSE_OUTPUT);
 }
 
+static void exec_io_again(void *arg) {
+    exec_io_watch(arg);
+}
+
 /* Moves once, at most `max` bytes: 1 = something came, 0 = nothing now, -1 = the stream is closed.
  */
 static int exec_io_take(struct exec_stream *s, size_t max) {
@@ -176,6 +181,9 @@ static int exec_io_take(struct exec_stream *s, size_t max) {
     }
     exec_io_record(s, false);
     exec_io_check_output(s);
+    (void)trickle_pauses(&s->trickle, s->exec->set->hub->loop, &s->source,
+                         (size_t)n < (terminal ? TRICKLE_LITTLE_TERMINAL : TRICKLE_LITTLE),
+                         exec_io_again, s);
     return 1;
 }
 
@@ -229,6 +237,7 @@ size_t exec_io_last(struct exec_stream *s, char *copy) {
     if (s->fd < 0)
         return 0;
     exec_io_name(s->exec, EXEC_IO_EVENTS, name);
+    trickle_stop(&s->trickle, s->exec->set->hub->loop);
     loop_del(s->exec->set->hub->loop, &s->source);
     if (terminal) {
         for (int i = 0; i < 64 && s->fd >= 0; i++)

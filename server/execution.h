@@ -28,6 +28,7 @@
 #include "spool_events.h"
 #include "spool_log.h"
 #include "trace.h"
+#include "trickle.h"
 #include "wire.h"
 
 #define EXEC_ID_SIZE (EXEC_REQUEST_ID_MAX + 1)
@@ -58,6 +59,7 @@ struct exec_stream {
     enum spool_stream which;
     struct spool spool;
     struct loop_source source;
+    struct trickle trickle;
     int fd; /* reading end or the terminal's master; -1 = ended or none */
     bool widened;
 };

@@ -336,8 +336,9 @@ void processors_busy(struct processors *p, struct processors_jail *j, const char
         j->told = WIRE_SHARES_LEFT;
 }
 
-bool processors_opens_left(const struct processors *p, struct processors_jail *j) {
-    bool left = j->user != NULL && processors_shares(p, j->user) == WIRE_SHARES_LEFT;
+bool processors_opens_left(struct processors *p, struct processors_jail *j, const char *user) {
+    const struct processors_user *u = *processors_slot(p, user);
+    bool left = u != NULL && processors_shares(p, u) == WIRE_SHARES_LEFT;
     j->told = left ? WIRE_SHARES_LEFT : j->told;
     return left;
 }

@@ -13,6 +13,8 @@
  * who wants little need not wait for a turn of somebody who wants all. Only as long as they leave
  * him more than his part; and with two such users it goes by weight again, for between jails of
  * that kind there is none.
+ * - Jails that are opened for him meanwhile are made in one group of the runner's, which is idle as
+ * a whole (cgroup_left_make()).
  * - Nothing is said to any runner while there is only one such user: alone, all of that is the
  * same.
  * - A jail that uses less than PROCESSORS_IDLE_MILLI of a processor does not count, so that
@@ -84,9 +86,9 @@ void processors_stop(struct processors *p);
  * weight: 0 = QUEUE_WEIGHT. When memory is short the jail is not counted. */
 void processors_busy(struct processors *p, struct processors_jail *j, const char *user,
                      uint32_t weight, struct link_jail **jail);
-/* Is a jail that is about to be opened to get what others leave (WIRE_OPEN_LEFT)? Then it is taken
- * as told. */
-bool processors_opens_left(const struct processors *p, struct processors_jail *j);
+/* Is a jail of this user that is about to be opened to get what others leave (WIRE_OPEN_LEFT)? Then
+ * it is taken as told. */
+bool processors_opens_left(struct processors *p, struct processors_jail *j, const char *user);
 /* No more of them. Idempotent; before the owner of the jail goes. `cpu_ns`: what they used, or
  * PROCESSORS_UNKNOWN_NS. */
 void processors_rest(struct processors *p, struct processors_jail *j, uint64_t cpu_ns);

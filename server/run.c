@@ -491,7 +491,7 @@ void run_start(struct run *run, struct link *link) {
     if (warm_share_start(&run->runs->links->warm, run->owner, run->dispatched_ns))
         open.flags = WIRE_OPEN_MODEST;
     if (run->runs->processors != NULL &&
-        processors_opens_left(run->runs->processors, &run->processors))
+        processors_opens_left(run->runs->processors, &run->processors, run->owner))
         open.flags |= WIRE_OPEN_LEFT;
     if (run->keep != NULL) {
         open.disk = link->welcome.disk; /* what can be kept there */

@@ -28,6 +28,7 @@
 #include "request.h"
 #include "run_store.h"
 #include "trace.h"
+#include "trickle.h"
 #include "wire.h"
 
 #define RUN_ID_SIZE 32
@@ -46,6 +47,7 @@ struct run_stream {
     struct run *run;
     struct capture capture;
     struct loop_source source;
+    struct trickle trickle;
     int fd;       /* reading end, -1 = ended or none */
     uint8_t type; /* EVENTS_STDOUT or EVENTS_STDERR */
     bool paused;  /* not read for the moment: a follower is behind */

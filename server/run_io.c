@@ -45,6 +45,7 @@ void run_io_close(struct run_stream *s) {
     if (s->fd < 0)
         return;
     loop_del(s->run->runs->loop, &s->source);
+    trickle_stop(&s->trickle, s->run->runs->loop);
     pipes_leave(&s->run->runs->pipes, &s->fd);
     s->paused = false;
 }
@@ -224,6 +225,12 @@ static void run_io_check_output(struct run_stream *s) {
     link_kill(run->jail, (uint32_t)run->current, CAUSE_OUTPUT);
 }
 
+static void run_io_again(void *arg) {
+    struct run_stream *s = arg;
+    if (!s->paused)
+        run_io_watch(s);
+}
+
 /* Reads once: 1 = something came, 0 = nothing now, -1 = the stream is closed. */
 static int run_io_read(struct run_stream *s) {
     struct iovec parts[CAPTURE_PIECES];
@@ -255,6 +262,8 @@ static int run_io_read(struct run_stream *s) {
     }
     run_io_record(s, false);
     run_io_check_output(s);
+    (void)trickle_pauses(&s->trickle, s->run->runs->loop, &s->source, (size_t)n < TRICKLE_LITTLE,
+                         run_io_again, s);
     return 1;
 }
 

@@ -265,6 +265,9 @@ int sandbox_life_open(struct sandbox *sb, struct link *link, struct err *err) {
     open.flags = WIRE_OPEN_SANDBOX;
     if (warm_share_start(&sb->all->links->warm, sandbox_owner(sb), clock_mono_ns()))
         open.flags |= WIRE_OPEN_MODEST;
+    if (sb->all->processors != NULL &&
+        processors_opens_left(sb->all->processors, &sb->live->processors, sandbox_owner(sb)))
+        open.flags |= WIRE_OPEN_LEFT;
     open.disk = sb->live->spec.disk;
     str_copy(open.key, sizeof(open.key), sb->id);
     str_copy(open.from, sizeof(open.from), sb->live->spec.from);

@@ -15,7 +15,7 @@
 #define CGROUP_TCP_SHARE 4u
 #define CGROUP_PERIOD_US 100000u /* the kernel's own default */
 
-static size_t cgroup_find(const struct cgroup_host *host, uint32_t role) {
+size_t cgroup_find(const struct cgroup_host *host, uint32_t role) {
     for (size_t i = 0; i < host->count; i++) {
         if (host->tree[i].roles & role) {
             return i;
@@ -24,7 +24,7 @@ static size_t cgroup_find(const struct cgroup_host *host, uint32_t role) {
     return 0; /* of a role in host->lacks: whoever may meet one looks there first */
 }
 
-static int cgroup_put(int dir, const char *file, uint64_t value, struct err *err) {
+int cgroup_put(int dir, const char *file, uint64_t value, struct err *err) {
     char text[32];
     int n = snprintf(text, sizeof text, "%llu", (unsigned long long)value);
     return fd_write_kernel(dir, file, text, (size_t)n, err);
@@ -118,10 +118,51 @@ int cgroup_jail_counters(const struct cgroup_host *host, struct cgroup_jail *jai
     return jail->peak_fd < 0 ? -1 : 0;
 }
 
-int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cgroup_jail *jail,
-                     struct err *err) {
+/* Directory in which the jail's own directory of tree i is made. */
+static int cgroup_jail_parent(const struct cgroup_host *host, const struct cgroup_jail *jail,
+                              size_t i) {
+    return jail->left && (host->tree[i].roles & CGROUP_CPU) ? host->left.dir
+                                                            : host->tree[i].base_fd;
+}
+
+static int cgroup_rmdir(int parent, const char *name, int *fd, struct err *err) {
+    if (*fd < 0) {
+        return 0;
+    }
+    if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT) {
+        return err_sys(err, "removing cgroup %s", name);
+    }
+    fd_close(fd);
+    return 0;
+}
+
+static void cgroup_jail_close(struct cgroup_jail *jail) {
+    fd_close(&jail->pids_fd);
+    fd_close(&jail->refused_fd);
+    fd_close(&jail->share_fd);
+    fd_close(&jail->peak_fd);
+}
+
+static int cgroup_jail_rmdir(const struct cgroup_host *host, struct cgroup_jail *jail,
+                             struct err *err) {
+    int rc = 0;
+    for (size_t i = 0; i < host->count; i++) {
+        rc |= cgroup_rmdir(cgroup_jail_parent(host, jail, i), jail->name, &jail->fd[i], err);
+    }
+    return rc;
+}
+
+/* One that could not be made. */
+static void cgroup_jail_unmake(const struct cgroup_host *host, struct cgroup_jail *jail) {
+    cgroup_jail_close(jail);
+    (void)cgroup_jail_rmdir(host, jail, NULL);
+}
+
+int cgroup_jail_make(const struct cgroup_host *host, const char *name, bool left,
+                     struct cgroup_jail *jail, struct err *err) {
     cgroup_jail_init(jail);
     jail->lacks = host->lacks;
+    jail->left = jail->idle = left;
     if (!str_copy(jail->name, sizeof jail->name, name)) {
         return err_set(err, ERR_INVALID, 0, "the cgroup name %s is too long", name);
     }
@@ -129,14 +170,15 @@ int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cg
         if (!(host->tree[i].roles & CGROUP_JAIL_ROLES)) {
             continue;
         }
-        jail->fd[i] = cgroup_mkdir(host->tree[i].base_fd, name, err);
+        jail->fd[i] = cgroup_mkdir(cgroup_jail_parent(host, jail, i), name, err);
         if (jail->fd[i] < 0 || cgroup_delegate(&host->tree[i], jail->fd[i], err) != 0) {
-            (void)cgroup_jail_remove(host, jail, NULL);
+            cgroup_jail_unmake(host, jail);
             return -1;
         }
     }
-    if (cgroup_jail_counters(host, jail, err) != 0) {
-        (void)cgroup_jail_remove(host, jail, NULL);
+    if (cgroup_jail_counters(host, jail, err) != 0 ||
+        (left && cgroup_weigh_idle(jail->fd[cgroup_find(host, CGROUP_CPU)], true, err) != 0)) {
+        cgroup_jail_unmake(host, jail);
         return -1;
     }
     return 0;
@@ -449,61 +491,6 @@ int cgroup_step_read(const struct cgroup_step *step, struct cgroup_usage *usage,
     return 0;
 }
 
-int cgroup_step_populated(const struct cgroup_step *step, struct err *err) {
-    uint64_t value = 0;
-    if (fd_read_keyed_u64(step->events_fd, "populated", &value, err) != 0) {
-        return -1;
-    }
-    return value != 0;
-}
-
-int cgroup_step_count(const struct cgroup_host *host, const struct cgroup_step *step,
-                      uint32_t *count, struct err *err) {
-    struct buf text;
-    buf_init(&text, 1 << 20);
-    int dir = step->fd[cgroup_find(host, CGROUP_KILL)];
-    if (fd_read_file(dir, "cgroup.procs", &text, err) != 0) {
-        buf_done(&text);
-        return -1;
-    }
-    uint32_t n = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        n += text.data[i] == '\n';
-    }
-    buf_done(&text);
-    *count = n;
-    return 0;
-}
-
-int cgroup_step_kill(const struct cgroup_host *host, const struct cgroup_step *step,
-                     struct err *err) {
-    return cgroup_put(step->fd[cgroup_find(host, CGROUP_KILL)], "cgroup.kill", 1, err);
-}
-
-int cgroup_step_freeze(const struct cgroup_host *host, const struct cgroup_step *step, bool frozen,
-                       struct err *err) {
-    return cgroup_put(step->fd[cgroup_find(host, CGROUP_KILL)], "cgroup.freeze", frozen, err);
-}
-
-int cgroup_step_frozen(const struct cgroup_step *step, struct err *err) {
-    uint64_t value = 0;
-    if (fd_read_keyed_u64(step->events_fd, "frozen", &value, err) != 0) {
-        return -1;
-    }
-    return value != 0;
-}
-
-static int cgroup_rmdir(int parent, const char *name, int *fd, struct err *err) {
-    if (*fd < 0) {
-        return 0;
-    }
-    if (unlinkat(parent, name, AT_REMOVEDIR) != 0 && errno != ENOENT) {
-        return err_sys(err, "removing cgroup %s", name);
-    }
-    fd_close(fd);
-    return 0;
-}
-
 static void cgroup_step_close(struct cgroup_step *step) {
     cgroup_step_unexpect(step);
     fd_close(&step->pids_fd);
@@ -514,13 +501,6 @@ static void cgroup_step_close(struct cgroup_step *step) {
     fd_close(&step->peak_fd);
     fd_close(&step->oom_fd);
     fd_close(&step->events_fd);
-}
-
-static void cgroup_jail_close(struct cgroup_jail *jail) {
-    fd_close(&jail->pids_fd);
-    fd_close(&jail->refused_fd);
-    fd_close(&jail->share_fd);
-    fd_close(&jail->peak_fd);
 }
 
 void cgroup_jail_rest(struct cgroup_jail *jail) {
@@ -566,15 +546,12 @@ int cgroup_step_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
     return cgroup_rmdir(cgroup_step_parent(host, jail, mem), step->mem_name, &step->fd[mem], err);
 }
 
-int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
-    int rc = 0;
+int cgroup_jail_remove(struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
     cgroup_jail_close(jail);
     cgroup_keep_done(host, jail);
     if (jail->adopted) {
         cgroup_jail_return(jail);
     }
-    for (size_t i = 0; i < host->count; i++) {
-        rc |= cgroup_rmdir(host->tree[i].base_fd, jail->name, &jail->fd[i], err);
-    }
-    return rc;
+    int rc = cgroup_jail_rmdir(host, jail, err);
+    return cgroup_left_add(host, jail, 0, NULL) != 0 ? -1 : rc;
 }

@@ -9,7 +9,8 @@
  *     <base>/<jail>/s<n>/       memory limit and peak, CPU usage, oom kills, kill of step n; in a
  *                               sandbox, where several run at once, cpu and pids limits too
  *
- * where <base> is "pinfold-<id>/<shard>" below the runner's own group (v2: below the first ancestor
+ * where <base> is "pinfold-<id>/<shard>" (in the tree of processors also "…/<shard>/left":
+ * cgroup_left_make()) below the runner's own group (v2: below the first ancestor
  * that may have children with controllers). Process 1 of a jail stays outside, in the runner's own
  * group: the memory limit of a command can never kill it.
  *
@@ -55,6 +56,12 @@ struct cgroup_tree {
     char mount_options[256]; /* of the file system */
 };
 
+/* The group of jails that get what others leave: cgroup_left_make(). */
+struct cgroup_left {
+    int dir;         /* "<base>/left" in the tree with CGROUP_CPU, or -1 */
+    uint64_t shares; /* those in it that do not get what others leave weigh this together */
+};
+
 struct cgroup_host {
     struct cgroup_tree tree[CGROUP_TREES_MAX];
     size_t count;
@@ -64,6 +71,7 @@ struct cgroup_host {
     bool rootless;
     char aside[512]; /* the group that cgroup_host_init() stepped out of, for cgroup_aside_end() */
     uint32_t lacks;  /* roles that nothing here plays: no limit, and the counters say 0 */
+    struct cgroup_left left;
 };
 
 #define CGROUP_KEPT_MAX 8
@@ -83,6 +91,8 @@ struct cgroup_jail {
     char adopted_as[80];   /* … and calls them so */
     uint32_t lacks;        /* as of the host */
     bool idle;             /* cpu.idle is set */
+    bool left;             /* it is in the group of those that get what others leave … */
+    uint32_t left_shares;  /* … and adds this to what that weighs */
     uint64_t refused_base; /* pids.events when the current step began */
     uint64_t throttled_base;
     struct cgroup_kept kept[CGROUP_KEPT_MAX]; /* memory groups of steps: cgroup_keep_put() */
@@ -152,8 +162,9 @@ int cgroup_sweep(const char *path, uint64_t patience_ns, struct err *err);
  * when set, 0 when the kernel doesn't know it (before 6.0). */
 int cgroup_favor_dynmods(const struct cgroup_host *host);
 
-int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cgroup_jail *jail,
-                     struct err *err);
+/* `left`: in the group of those that get what others leave, and idle; there must be one. */
+int cgroup_jail_make(const struct cgroup_host *host, const char *name, bool left,
+                     struct cgroup_jail *jail, struct err *err);
 /* The same of a container: its own groups, in which process `pid` is, become the jail's. Where a
  * group that has processes cannot hand on controllers (v2), `pid` is moved to a leaf of it. A group
  * that is ours, or that others are in as well, is refused; so is a process that has died (`pidfd`),
@@ -170,8 +181,25 @@ int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *
  * wire_weigh. Without a group for processors there is nothing to do. WIRE_SHARES_LEFT is cpu.idle
  * (Linux 5.15, v1 and v2): for the kernel a processor with nothing but such work is free, and who
  * wakes need not wait for a turn to end; before, it is the least weight there is. */
-int cgroup_jail_weigh(const struct cgroup_host *host, struct cgroup_jail *jail, uint32_t shares,
+int cgroup_jail_weigh(struct cgroup_host *host, struct cgroup_jail *jail, uint32_t shares,
                       struct err *err);
+
+/* Makes the group "<base>/left", for jails that are made to get what others leave. Beside several
+ * idle groups somebody who wakes may have to wait all the same: who wakes is put at the mean of
+ * what all had (EEVDF), and an idle group that is behind the others, for which a turn of 4 ms
+ * weighs as much as one of 1.4 s, is before it until it has caught up; 30 ms where it cannot run
+ * without a pause. Beside a single one who wakes is first.
+ * While all jails in it get what others leave, the group is idle; else it weighs what the others
+ * weigh together (cgroup_jail_weigh()). -1: there is none, with ERR_STATE where processors have no
+ * groups, or ERR_SYSTEM, ENOENT before Linux 5.15. */
+int cgroup_left_make(struct cgroup_host *host, struct err *err);
+/* For cgroup_weigh.c and cgroup.c: the jail adds `shares` to what the group weighs, 0 = nothing. */
+int cgroup_left_add(struct cgroup_host *host, struct cgroup_jail *jail, uint32_t shares,
+                    struct err *err);
+void cgroup_left_done(struct cgroup_host *host);
+/* For cgroup_left.c: shares as in struct wire_weigh, less WIRE_SHARES_LEFT; cpu.idle. */
+int cgroup_weigh_shares(bool v2, int dir, uint64_t shares, struct err *err);
+int cgroup_weigh_idle(int dir, bool idle, struct err *err);
 /* Forgets what earlier steps counted in the jail's own files. */
 int cgroup_jail_mark(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
 /* What is counted of pids and CPU share: by the step's own group if it has one, else by the jail's.
@@ -236,7 +264,7 @@ int cgroup_step_frozen(const struct cgroup_step *step, struct err *err);
  * reaped: call again a little later. Idempotent; accept half-made groups. */
 int cgroup_step_remove(const struct cgroup_host *host, struct cgroup_jail *jail,
                        struct cgroup_step *step, struct err *err);
-int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
+int cgroup_jail_remove(struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);
 
 /* What removed groups cost. A page that is charged to one keeps it in the kernel, 200 KB that
  * nobody counts, until that page is gone. While the kernel has more than `most` of them (v2: of
@@ -271,6 +299,10 @@ void cgroup_keep_done(const struct cgroup_host *host, struct cgroup_jail *jail);
 void cgroup_step_abandon(struct cgroup_step *step);
 void cgroup_jail_abandon(struct cgroup_jail *jail);
 
+/* For the other files: the tree that plays a role (the first one where none does: whoever may meet
+ * such a role looks at host->lacks first); a number goes into a group's file. */
+size_t cgroup_find(const struct cgroup_host *host, uint32_t role);
+int cgroup_put(int dir, const char *file, uint64_t value, struct err *err);
 /* For cgroup_adopt.c: a group hands its controllers on; the counters of a jail are opened. */
 int cgroup_delegate(const struct cgroup_tree *tree, int dir, struct err *err);
 int cgroup_jail_counters(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err);

@@ -473,6 +473,7 @@ static int cgroup_host_find(struct cgroup_host *host, const char *name, const ch
                             uint32_t may_lack, struct err *err) {
     struct buf own;
     buf_init(&own, 65536);
+    host->left.dir = -1;
     int code = cgroup_init();
     int rc = code == 0 ? 0
                        : err_set(err, ERR_STATE, 0, "no cgroup tree is mounted (libcgroup: %s)",
@@ -518,6 +519,9 @@ int cgroup_host_init_rootless(struct cgroup_host *host, const char *name, uint32
 }
 
 void cgroup_host_done(struct cgroup_host *host) {
+    if (host->left.dir >= 0) {
+        cgroup_left_done(host);
+    }
     for (size_t i = 0; i < host->count; i++) {
         struct cgroup_tree *t = &host->tree[i];
         fd_close(&t->base_fd);

@@ -323,11 +323,11 @@ const struct jail_maker jail_native = {.begin = jail_native_begin};
 
 static int jail_cgroup(struct jail *j, struct err *err) {
     char name[CGROUP_NAME_MAX];
-    const struct cgroup_host *host = j->host->cgroups;
+    struct cgroup_host *host = j->host->cgroups;
     (void)snprintf(name, sizeof name, "j%llu", (unsigned long long)++j->host->serial);
     int rc = j->host->maker->contained
                  ? cgroup_jail_adopt(host, name, j->pid, j->pidfd, &j->cgroup, err)
-                 : cgroup_jail_make(host, name, &j->cgroup, err);
+                 : cgroup_jail_make(host, name, j->left, &j->cgroup, err);
     return rc != 0 ? -1 : cgroup_jail_limit(host, &j->cgroup, &j->limits, err);
 }
 
@@ -372,6 +372,7 @@ static struct jail *jail_blank(struct jail_host *host, const struct jail_plan *p
     j->id_count = plan->id_count;
     j->one_id = plan->id_count == SPAWN_IDS_ONE;
     j->writable = plan->writable;
+    j->left = plan->left;
     j->limits = j->applied = plan->limits;
     j->ceiling = plan->ceiling;
     j->bpf = plan->bpf;

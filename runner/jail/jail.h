@@ -103,6 +103,7 @@ struct jail_plan {
     struct limits ceiling; /* hard rlimits: what a later execution may ask for at most */
     uint32_t id_base, id_count;
     unsigned slot; /* the owner's number for that range of ids */
+    bool left;     /* native: made to get what others leave (cgroup_left_make()) */
 };
 
 struct jail;
@@ -130,6 +131,7 @@ struct jail {
     enum jail_state state;
     unsigned slot;
     uint32_t id_base, id_count, writable;
+    bool left;                         /* as in the plan */
     bool one_id;                       /* process 1 is the user of the commands */
     const struct seccomp_program *bpf; /* until it is born */
     struct limits ceiling;

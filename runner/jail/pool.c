@@ -8,31 +8,13 @@
 #include <sys/stat.h>
 
 #include "clock.h"
-#include "pool_kind.h"
-#include "pool_refill.h"
+#include "pool_internal.h"
 #include "str.h"
 
-#define POOL_KINDS_MAX 64
-#define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)  /* after a jail could not be made */
-#define POOL_IDLE_NS (300 * CLOCK_NS_PER_S) /* until a kind is no longer kept warm */
-#define POOL_BUILDS_MAX 3 /* at a time: more only take the processors from what runs */
-#define POOL_SPARE 16     /* slots of jails that are dying */
-
-struct pool {
-    struct pool_config cfg;
-    struct pool_kind kind[POOL_KINDS_MAX];
-    unsigned kinds;
-    unsigned slots;
-    unsigned next_slot; /* where the search for a free one begins: ids come back late */
-    bool *taken;
-    unsigned in_use; /* by runs */
-    unsigned stay;   /* by sandboxes */
-    uint64_t made, taken_warm;
-    bool stopped;
-    struct pool_refill refill;
-    struct loop_timer timer;
-    char health[WIRE_TEXT_MAX];
-};
+#define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)     /* after a jail could not be made */
+#define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)    /* until a kind is no longer kept warm */
+#define POOL_LEFT_IDLE_NS (2 * CLOCK_NS_PER_S) /* … that is for who gets what others leave */
+#define POOL_SPARE 16                          /* slots of jails that are dying */
 
 static void pool_ready(void *arg, struct jail *jail);
 static void pool_failed(void *arg, struct jail *jail, const char *stage, int code,
@@ -76,7 +58,7 @@ static int pool_slot(struct pool *p, unsigned *slot, struct err *err) {
     return err_set(err, ERR_LIMIT, EAGAIN, "every slot of this runner is taken");
 }
 
-static void pool_room(struct pool *p) {
+void pool_room(struct pool *p) {
     if (p->cfg.room != NULL) {
         p->cfg.room(p->cfg.arg);
     }
@@ -104,8 +86,7 @@ static struct pool_kind *pool_find(struct pool *p, const struct jail *jail, unsi
     return NULL;
 }
 
-/* Nobody gets it any more. -> the kind in whose list it was; NULL = in none. */
-static struct pool_kind *pool_drop(struct pool *p, const struct jail *jail) {
+struct pool_kind *pool_drop(struct pool *p, const struct jail *jail) {
     unsigned at = 0;
     struct pool_kind *k = pool_find(p, jail, &at);
     if (k != NULL) {
@@ -114,7 +95,7 @@ static struct pool_kind *pool_drop(struct pool *p, const struct jail *jail) {
     return k;
 }
 
-static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *err) {
+struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *err) {
     bool contained = p->cfg.host->maker->contained;
     unsigned slot = 0;
     if (pool_kind_template(k, p->cfg.host, p->cfg.images_dirfd, err) != 0 ||
@@ -135,6 +116,7 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *e
                        : jail_ids_base(&p->cfg.host->ids, p->cfg.shard * POOL_SLOTS_MAX + slot),
         .id_count = contained ? SPAWN_IDS_ALL : p->cfg.host->ids.count,
         .slot = slot,
+        .left = k->left,
     };
     struct jail *jail = jail_new(p->cfg.host, &plan, &pool_events, p, err);
     if (jail == NULL) {
@@ -147,19 +129,19 @@ static struct jail *pool_make(struct pool *p, struct pool_kind *k, struct err *e
     return jail;
 }
 
-static void pool_forget(struct pool *p, struct pool_kind *k) {
+void pool_forget(struct pool *p, struct pool_kind *k) {
     pool_kind_discard(k);
     rootfs_done(&k->root);
     *k = p->kind[--p->kinds];
     p->kind[p->kinds].count = 0;
 }
 
-static struct pool_kind *pool_kind_get(struct pool *p, const struct policy *policy,
-                                       const char *image, struct err *err) {
+struct pool_kind *pool_kind_get(struct pool *p, const struct policy *policy, const char *image,
+                                bool left, struct err *err) {
     struct pool_kind *oldest = NULL;
     for (unsigned i = 0; i < p->kinds; i++) {
         struct pool_kind *k = &p->kind[i];
-        if (k->policy == policy && strcmp(k->image, image) == 0) {
+        if (k->policy == policy && k->left == left && strcmp(k->image, image) == 0) {
             return k;
         }
         if (!k->keep && (oldest == NULL || k->used_ns < oldest->used_ns)) {
@@ -177,6 +159,7 @@ static struct pool_kind *pool_kind_get(struct pool *p, const struct policy *poli
     memset(k, 0, sizeof *k);
     k->root.mnt_ns = -1;
     k->policy = policy;
+    k->left = left;
     if (!str_copy(k->image, sizeof k->image, image)) {
         (void)err_set(err, ERR_INVALID, 0, "the image name is too long");
         return NULL;
@@ -185,14 +168,14 @@ static struct pool_kind *pool_kind_get(struct pool *p, const struct policy *poli
     return k;
 }
 
-static void pool_later(struct pool *p, uint64_t due_ns) {
+void pool_later(struct pool *p, uint64_t due_ns) {
     if (!p->stopped && (p->timer.slot == 0 || due_ns < p->timer.due_ns)) {
         (void)loop_timer_at(p->cfg.host->loop, &p->timer, due_ns, pool_tick, p, NULL);
     }
 }
 
-/* Which kind lacks a warm jail? One that has none at all comes first. Only while none is being
- * made. Those that pause are looked at again when they have. */
+/* Which kind lacks a warm jail? One for which somebody waits comes first, then the one that has the
+ * fewest. Only while none is being made. Those that pause are looked at again when they have. */
 static struct pool_kind *pool_needy(struct pool *p, uint64_t now) {
     struct pool_kind *found = NULL;
     for (unsigned i = 0; i < p->kinds && p->cfg.host->building == 0; i++) {
@@ -202,7 +185,7 @@ static struct pool_kind *pool_needy(struct pool *p, uint64_t now) {
         }
         if (now < k->backoff.until_ns) {
             pool_later(p, k->backoff.until_ns);
-        } else if (found == NULL || k->count == 0) {
+        } else if (found == NULL || (k->rush == found->rush ? k->count < found->count : k->rush)) {
             found = k;
         }
     }
@@ -265,15 +248,26 @@ static void pool_recover(struct pool *p, uint64_t now) {
 static void pool_expire(struct pool *p, uint64_t now) {
     for (unsigned i = p->kinds; i-- > 0;) {
         struct pool_kind *k = &p->kind[i];
-        if (!k->keep && now > k->used_ns + POOL_IDLE_NS) {
+        uint64_t end_ns = k->used_ns + (k->left ? POOL_LEFT_IDLE_NS : POOL_IDLE_NS);
+        if (!k->keep && now > end_ns) {
             pool_forget(p, k);
+        } else if (k->left) {
+            pool_later(p, end_ns + 1);
         }
     }
 }
 
+uint32_t pool_warm(const struct pool_kind *k) {
+    uint32_t warm = 0;
+    for (unsigned n = 0; n < k->count; n++) {
+        warm += k->jail[n]->state == JAIL_READY;
+    }
+    return warm;
+}
+
 /* How many there are to be before refills stand back again, once somebody modest has come near to
  * what is for others: so he seldom has to wait. */
-static unsigned pool_rush_until(const struct pool_kind *k) {
+unsigned pool_rush_until(const struct pool_kind *k) {
     return k->want - k->want / 4;
 }
 
@@ -390,7 +384,8 @@ struct pool *pool_new(const struct pool_config *cfg, struct err *err) {
     p->cfg = *cfg;
     p->cfg.warm = cfg->warm < POOL_KIND_WARM_MAX ? cfg->warm : POOL_KIND_WARM_MAX;
     p->cfg.warm_more = cfg->warm_more < POOL_KIND_WARM_MAX ? cfg->warm_more : POOL_KIND_WARM_MAX;
-    p->slots = cfg->slots + cfg->sandboxes + p->cfg.warm + p->cfg.warm_more * 3 + POOL_SPARE;
+    p->slots =
+        cfg->slots + cfg->sandboxes + p->cfg.warm + p->cfg.warm_more * 3 + POOL_LEFT + POOL_SPARE;
     p->slots = p->slots > POOL_SLOTS_MAX ? POOL_SLOTS_MAX : p->slots;
     p->taken = calloc(p->slots, sizeof *p->taken);
     if (p->taken == NULL) {
@@ -402,7 +397,7 @@ struct pool *pool_new(const struct pool_config *cfg, struct err *err) {
     if (!cfg->keep_host) {
         return p;
     }
-    struct pool_kind *k = policy ? pool_kind_get(p, policy, ROOTFS_IMAGE_HOST, err) : NULL;
+    struct pool_kind *k = policy ? pool_kind_get(p, policy, ROOTFS_IMAGE_HOST, false, err) : NULL;
     if (k == NULL || pool_kind_template(k, p->cfg.host, p->cfg.images_dirfd, err) != 0) {
         pool_free(p);
         return NULL;
@@ -446,115 +441,6 @@ void pool_free(struct pool *p) {
     free(p);
 }
 
-static uint32_t pool_warm(const struct pool_kind *k) {
-    uint32_t warm = 0;
-    for (unsigned n = 0; n < k->count; n++) {
-        warm += k->jail[n]->state == JAIL_READY;
-    }
-    return warm;
-}
-
-/* Is what is ready for others? Not when more of it may not be made for a while. */
-static bool pool_holds_back(struct pool *p, struct pool_kind *k, uint64_t now) {
-    if (k->count < pool_rush_until(k)) {
-        k->rush = true;
-        pool_later(p, now);
-    }
-    return k->want > 1 && pool_warm(k) <= k->want / 2 && now >= k->backoff.until_ns;
-}
-
-/* The warm jail that is ready, else one that is being made. */
-static struct jail *pool_pick(struct pool *p, struct pool_kind *k) {
-    struct jail *best = NULL;
-    for (unsigned i = 0; i < k->count; i++) {
-        if (k->jail[i]->state == JAIL_READY) {
-            best = k->jail[i];
-            p->taken_warm++;
-            break;
-        }
-        best = k->jail[i];
-    }
-    if (best != NULL) {
-        (void)pool_drop(p, best);
-    }
-    return best;
-}
-
-/* A warm jail of another kind gives up its slot: somebody waits for one. */
-static void pool_steal(struct pool *p, const struct pool_kind *mine) {
-    struct pool_kind *victim = NULL;
-    for (unsigned i = 0; i < p->kinds; i++) {
-        struct pool_kind *k = &p->kind[i];
-        if (k != mine && k->count > 0 && (victim == NULL || k->used_ns < victim->used_ns)) {
-            victim = k;
-        }
-    }
-    if (victim != NULL) {
-        victim->want = 0; /* until it is asked for again */
-        jail_kill(victim->jail[--victim->count]);
-    }
-}
-
-static bool pool_has_room(const struct pool *p, bool stays) {
-    return stays ? p->stay < p->cfg.sandboxes : p->in_use < p->cfg.slots;
-}
-
-int pool_take(struct pool *p, const struct pool_wish *wish, const struct jail_events *events,
-              void *arg, struct jail **jail, struct err *err) {
-    if (p->stopped) {
-        return err_set(err, ERR_STATE, ECANCELED, "the runner is stopping");
-    }
-    if (!pool_has_room(p, wish->stays)) {
-        return 1; /* jails of an earlier connection are still dying */
-    }
-    struct pool_kind *k = pool_kind_get(p, wish->policy, wish->image, err);
-    if (k == NULL) {
-        return -1;
-    }
-    uint64_t now = clock_mono_ns();
-    k->used_ns = now;
-    bool host = strcmp(wish->image, ROOTFS_IMAGE_HOST) == 0 && !p->cfg.host->maker->contained;
-    if (!host && pool_kind_template(k, p->cfg.host, p->cfg.images_dirfd, err) != 0) {
-        if (!k->keep) {
-            pool_forget(p, k);
-        }
-        return -1;
-    }
-    if (pool_kind_check_image(k, wish->image_sha256, err) != 0) {
-        return -1;
-    }
-    if (wish->modest && pool_holds_back(p, k, now)) {
-        return 1;
-    }
-    struct jail *got = pool_pick(p, k);
-    if (got == NULL && p->cfg.host->building >= POOL_BUILDS_MAX) {
-        return 1;
-    }
-    if (got == NULL) {
-        struct err why;
-        got = pool_make(p, k, &why);
-        if (got == NULL && why.kind == ERR_LIMIT) {
-            pool_steal(p, k);
-            return 1;
-        }
-        if (got == NULL) {
-            *err = why;
-            return -1;
-        }
-    }
-    k->want = k->keep ? p->cfg.warm : p->cfg.warm_more;
-    if (wish->stays) {
-        pool_refill_opened(&p->refill, now);
-    }
-    *(wish->stays ? &p->stay : &p->in_use) += 1;
-    got->stays = wish->stays;
-    got->events = events;
-    got->arg = arg;
-    *jail = got;
-    pool_later(p, pool_refill_taken(&p->refill, k->count, k->want, now));
-    return 0;
-}
-
 void pool_release(struct pool *p, struct jail *jail) {
     pool_settled(p, jail);
     *(jail->stays ? &p->stay : &p->in_use) -= 1;
@@ -576,14 +462,17 @@ void pool_kinds(const struct pool *p,
                 void (*fn)(void *arg, const char *policy, const char *image, uint32_t warm),
                 void *arg) {
     for (unsigned i = 0; i < p->kinds; i++) {
-        fn(arg, p->kind[i].policy->name, p->kind[i].image, pool_warm(&p->kind[i]));
+        const struct pool_kind *k = &p->kind[i];
+        if (!k->left) {
+            fn(arg, k->policy->name, k->image, pool_warm(k));
+        }
     }
 }
 
 void pool_stats(const struct pool *p, struct pool_stats *out) {
     out->warm = 0;
     for (unsigned i = 0; i < p->kinds; i++) {
-        out->warm += pool_warm(&p->kind[i]);
+        out->warm += p->kind[i].left ? 0 : pool_warm(&p->kind[i]);
     }
     out->in_use = p->in_use;
     out->made = p->made;

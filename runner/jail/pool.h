@@ -8,7 +8,11 @@
  * they wait after growing pauses (pool_backoff.h).
  *
  * Who has had many (pool_wish.modest) gets nothing of the last half of those that are ready: he
- * waits for the next that are made; and where he has left few, they are made without a pause. */
+ * waits for the next that are made; and where he has left few, they are made without a pause.
+ *
+ * Who gets what others leave of processors (pool_wish.left) is given jails that are made for that
+ * (cgroup_left_make()), a kind of its own that is kept warm while he asks; one of all others' when
+ * none of those is ready. Those are not counted as warm: nobody else gets them. */
 #pragma once
 
 #include <stdint.h>
@@ -70,6 +74,7 @@ struct pool_wish {
     const uint8_t *image_sha256; /* 32 bytes: what it must be; zeros for "host" of native jails */
     bool stays;                  /* it counts as a sandbox */
     bool modest;                 /* the last half of those that are ready are for others */
+    bool left;                   /* whoever asks gets what others leave of processors */
 };
 int pool_take(struct pool *pool, const struct pool_wish *wish, const struct jail_events *events,
               void *arg, struct jail **jail, struct err *err);

@@ -1,4 +1,5 @@
-/* A kind of jails that are kept warm: a policy and an image, with the template that they are made
+/* A kind of jails that are kept warm: a policy and an image, and whether they are for somebody who
+ * gets what others leave, with the template that they are made
  * of. Inside of the pool (pool.h). */
 #pragma once
 
@@ -22,6 +23,7 @@ struct pool_kind {
     char ref[JAIL_IMAGE_MAX]; /* contained: how the engine names the image; else "" */
     struct pool_image made_of;
     bool keep; /* kept warm whether asked for or not */
+    bool left; /* for those who get what others leave: jail_plan.left */
     struct pool_backoff backoff;
     bool rush; /* refills do not stand back for what runs */
     uint64_t used_ns;

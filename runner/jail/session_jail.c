@@ -178,7 +178,8 @@ static bool session_admit(struct session_jail *e) {
                                    .image = e->image,
                                    .image_sha256 = e->image_sha256,
                                    .stays = e->sandbox,
-                                   .modest = e->modest};
+                                   .modest = e->modest,
+                                   .left = e->shares == WIRE_SHARES_LEFT};
     struct err why;
     int rc = pool_take(e->cfg->pool, &wish, &session_jail_events, e, &e->jail, &why);
     if (rc < 0) {

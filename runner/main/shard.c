@@ -332,6 +332,9 @@ static int shard_start(struct shard *s, struct err *err) {
         shard_cgroups(cfg, cfg->cgroup_name, &s->cgroups, err) != 0) {
         return -1;
     }
+    if (cfg->maker == NULL) {
+        (void)cgroup_left_make(&s->cgroups, NULL); /* without it jails are idle one by one */
+    }
     const struct layers_config layers = {.loop = s->loop,
                                          .layer_bytes = cfg->layer_bytes,
                                          .disk_dirfd = cfg->disk_dir,

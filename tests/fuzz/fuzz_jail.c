@@ -79,11 +79,13 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options) {
         return 0;                                                                                  \
     }
 #define FUZZ_HOST const struct cgroup_host *host __attribute__((unused))
+#define FUZZ_OWN struct cgroup_host *host __attribute__((unused))
 #define FUZZ_JAIL const struct cgroup_jail *jail __attribute__((unused))
 #define FUZZ_STEP const struct cgroup_step *step __attribute__((unused))
 #define FUZZ_ERR struct err *err __attribute__((unused))
 FUZZ_FINE(cgroup_jail_make, FUZZ_HOST, const char *name __attribute__((unused)),
-          struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
+          bool left __attribute__((unused)), struct cgroup_jail *jail __attribute__((unused)),
+          FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_adopt, FUZZ_HOST, const char *name __attribute__((unused)),
           pid_t pid __attribute__((unused)), int pidfd __attribute__((unused)),
           struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
@@ -91,10 +93,10 @@ FUZZ_FINE(cgroup_jail_memory, FUZZ_HOST, FUZZ_JAIL, uint64_t *bytes __attribute_
           FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_limit, FUZZ_HOST, FUZZ_JAIL,
           const struct limits *limits __attribute__((unused)), FUZZ_ERR)
-FUZZ_FINE(cgroup_jail_weigh, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)),
+FUZZ_FINE(cgroup_jail_weigh, FUZZ_OWN, struct cgroup_jail *jail __attribute__((unused)),
           uint32_t shares __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_mark, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
-FUZZ_FINE(cgroup_jail_remove, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
+FUZZ_FINE(cgroup_jail_remove, FUZZ_OWN, struct cgroup_jail *jail __attribute__((unused)), FUZZ_ERR)
 FUZZ_FINE(cgroup_step_make, FUZZ_HOST, struct cgroup_jail *jail __attribute__((unused)),
           unsigned n __attribute__((unused)), bool own __attribute__((unused)),
           struct cgroup_step *step __attribute__((unused)), FUZZ_ERR)

@@ -1,5 +1,6 @@
 """What the kernel was told of how processors are divided."""
 
+import glob
 import os
 
 import clean
@@ -29,9 +30,26 @@ def idles(runner, mark):
     return sorted(of_jails(runner, mark, idle_of).values())
 
 
+def left_groups(runner):
+    """-> the groups for jails that get what others leave: {at: (idle, weight)}."""
+    found = {}
+    for base in clean.cgroup_bases(runner).values():
+        for at in glob.glob(os.path.join(base, "left")) + glob.glob(os.path.join(base, "*", "left")):
+            if idle_of(at):
+                found[at] = (idle_of(at)[at], weight_of(at)[at])
+    return found
+
+
+def in_left_group(runner, mark):
+    """-> for each jail of processes with this mark: is it in there?"""
+    return sorted(os.path.basename(os.path.dirname(at)) == "left"
+                  for at in of_jails(runner, mark, idle_of))
+
+
 def of_jails(runner, mark, what):
     mounts, found = clean.mounts_of_cgroups(), {}
     bases = set(clean.cgroup_bases(runner).values())
+    bases |= {os.path.join(base, "left") for base in bases}
     for pid in clean.marked(mark):
         for at in clean.cgroup_dirs(pid, mounts).values():
             while at not in bases and os.path.dirname(at) not in bases and len(at) > 1:

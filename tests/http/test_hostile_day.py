@@ -6,8 +6,9 @@ How long N waits is measured in turns: a while alone, a while beside a tenant wh
 as many jails and the same limits as M, a while beside M; again and again, so that whatever else the
 machine does meanwhile is in all of them. Who only computes costs N little, since processors are shared
 by user, as are the jails that are kept ready; M may not cost him more than twice that and a turn of
-the scheduler (TURN). The case wants twice the quiet value; but the scheduler of some kernels leaves
-anybody waiting for up to 150 ms beside what M does (SECURITY.md: how long a neighbour waits)."""
+the scheduler (TURN). The case wants twice the quiet value, of a day: here M comes anew with each
+turn, and the scheduler of some kernels leaves anybody waiting for up to 150 ms beside what he does
+until it is known that he takes most (SECURITY.md: how long a neighbour waits)."""
 
 import io
 import json
@@ -233,7 +234,7 @@ class Worker:
 
 
 # What such a kernel costs in the worst of a hundred.
-TURN = 0.15
+TURN = 0.05
 # N works, and does not see how often he can: else he waits for jails that are made for him alone.
 PAUSE = 0.02
 

@@ -7,7 +7,7 @@ import threading
 import check
 import harness
 from client import nonce
-from processors import about, idles, weights
+from processors import about, idles, in_left_group, left_groups, weights
 from suite import Skip, test
 
 BURN = "while :; do :; done"
@@ -101,19 +101,30 @@ def _(_):
         def policy(who):
             return check.ok(who.run(sh="cut -d' ' -f41 /proc/self/stat"))["steps"][0]["stdout"].strip()
 
-        many = [burns(hog, mark) for _ in range(processors)]
+        many, late = [burns(hog, mark) for _ in range(processors)], nonce()
         modest = threading.Thread(target=lives)
         modest.start()
         try:
             check.eventually(lambda: are(True), 15, lambda: "beside short runs: %s" % seen)
             check.equal(policy(hog), "5", "what he starts then is SCHED_IDLE")
             check.equal(policy(other), "0", "and what the other starts is not")
+            # Between several idle groups whoever wakes may wait: he gets jails of one.
+            while in_left_group(pair.runner_pid, late) != [True]:  # or the deadline
+                if len(many) > processors:
+                    hog.delete("/v1/runs/" + many.pop())
+                many.append(burns(hog, late))
+                check.eventually(lambda: in_left_group(pair.runner_pid, late), 15, "it runs")
+            groups = left_groups(pair.runner_pid)
+            check.equal([idle for idle, _ in groups.values()], [True], "is their group idle")
         finally:
             over.set()
             modest.join(60)
         equals = [burns(other, nonce()) for _ in range(processors)]
         check.eventually(lambda: are(False), 15, lambda: "beside who wants as much: %s" % seen)
         check.equal(policy(hog), "0", "what he starts then")
+        check.eventually(lambda: list(left_groups(pair.runner_pid).values()) ==
+                         [(False, weights(pair.runner_pid, late)[0])], 15,
+                         "their group weighs what the one in it weighs")
         for who, runs in ((hog, many), (other, equals)):
             for run in runs:
                 who.delete("/v1/runs/" + run)

@@ -224,9 +224,9 @@ void cgroup_jail_init(struct cgroup_jail *jail) {
     (void)jail;
 }
 
-int cgroup_jail_make(const struct cgroup_host *host, const char *name, struct cgroup_jail *jail,
-                     struct err *err) {
-    (void)host, (void)name, (void)jail, (void)err;
+int cgroup_jail_make(const struct cgroup_host *host, const char *name, bool left,
+                     struct cgroup_jail *jail, struct err *err) {
+    (void)host, (void)name, (void)left, (void)jail, (void)err;
     return 0;
 }
 
@@ -249,7 +249,7 @@ int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *
     return 0;
 }
 
-int cgroup_jail_weigh(const struct cgroup_host *host, struct cgroup_jail *jail, uint32_t shares,
+int cgroup_jail_weigh(struct cgroup_host *host, struct cgroup_jail *jail, uint32_t shares,
                       struct err *err) {
     (void)host, (void)jail, (void)shares, (void)err;
     return 0;
@@ -286,7 +286,7 @@ void cgroup_jail_abandon(struct cgroup_jail *jail) {
     (void)jail;
 }
 
-int cgroup_jail_remove(const struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
+int cgroup_jail_remove(struct cgroup_host *host, struct cgroup_jail *jail, struct err *err) {
     (void)host, (void)jail, (void)err;
     return 0;
 }

@@ -35,6 +35,7 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
     jail->events = events;
     jail->arg = arg;
     jail->slot = plan->slot;
+    jail->left = plan->left;
     jail->state = JAIL_BUILDING;
     assert_true(w.count < JAILS);
     w.made[w.count++] = jail;
@@ -123,6 +124,7 @@ static const struct jail_maker maker = {.contained = true, .image = image};
 
 struct side {
     struct jail_host host;
+    struct cgroup_host cgroups;
     struct policy policy;
     struct policy_set policies;
     struct pool *pool;
@@ -131,14 +133,21 @@ struct side {
 };
 
 /* 0, 1 or -1, as pool_take(). */
-static int take(struct side *t, bool modest) {
+static int take_as(struct side *t, bool modest, bool left) {
     const uint8_t zeros[32] = {0};
-    const struct pool_wish wish = {
-        .policy = &t->policy, .image = "image", .image_sha256 = zeros, .modest = modest};
+    const struct pool_wish wish = {.policy = &t->policy,
+                                   .image = "image",
+                                   .image_sha256 = zeros,
+                                   .modest = modest,
+                                   .left = left};
     struct err err = {0};
     int rc = pool_take(t->pool, &wish, &events, t->pool, &t->taken[t->count], &err);
     t->count += rc == 0;
     return rc;
+}
+
+static int take(struct side *t, bool modest) {
+    return take_as(t, modest, false);
 }
 
 static unsigned ready(const struct side *t) {
@@ -154,6 +163,8 @@ static int setup(void **state) {
     assert_non_null(t);
     memset(&w, 0, sizeof w);
     t->host.maker = &maker;
+    t->host.cgroups = &t->cgroups;
+    t->cgroups.left.dir = -1;
     memcpy(t->policy.name, "default", sizeof "default");
     t->policy.any_image = true;
     const struct pool_config cfg = {.host = &t->host,
@@ -267,8 +278,68 @@ static void test_who_waits_for_a_slot_is_not_asked_round_and_round(void **state)
     assert_int_equal(take(t, true), 0);
 }
 
+static bool last_is_left(const struct side *t) {
+    return t->taken[t->count - 1]->left;
+}
+
+static void test_who_gets_what_others_leave_has_jails_that_are_made_for_that(void **state) {
+    struct side *t = *state;
+    t->cgroups.left.dir = 0;
+    assert_int_equal(take_as(t, false, true), 0);
+    assert_false(last_is_left(t)); /* none is there yet: he does not wait for one */
+    for (unsigned i = 0; i < 100; i++) {
+        all_get_ready();
+        (void)tick(false);
+    }
+    assert_int_equal(ready(t), WARM); /* and for others there are as many as before */
+    for (unsigned i = 0; i < WARM; i++) {
+        assert_int_equal(take_as(t, true, true), 0);
+        assert_true(last_is_left(t));
+    }
+    assert_int_equal(ready(t), WARM);
+    assert_int_equal(take_as(t, false, true), 0);
+    assert_false(last_is_left(t)); /* all of his are gone */
+    for (unsigned i = 0; i < WARM - 1; i++) {
+        assert_int_equal(take(t, false), 0);
+        assert_false(last_is_left(t));
+    }
+}
+
+static void test_without_a_group_for_them_he_gets_what_all_get(void **state) {
+    struct side *t = *state;
+    for (unsigned i = 0; i < 2 * WARM; i++) {
+        assert_int_equal(take_as(t, false, true), 0);
+        assert_false(last_is_left(t));
+        all_get_ready();
+        (void)tick(false);
+    }
+}
+
+static void test_who_waits_comes_before_those_who_get_what_others_leave(void **state) {
+    struct side *t = *state;
+    t->cgroups.left.dir = 0;
+    pool_began(t->pool);
+    for (unsigned i = 0; i < WARM / 2; i++) {
+        assert_int_equal(take(t, true), 0);
+    }
+    assert_int_equal(take(t, true), 1);
+    assert_int_equal(take_as(t, false, true), 0); /* he lacks all of his from now on */
+    assert_int_equal(take(t, true), 1);
+    assert_true(tick(true));
+    assert_int_equal(w.count, 1);
+    assert_false(w.made[0]->left);
+    pool_ended(t->pool);
+    all_get_ready();
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            test_who_gets_what_others_leave_has_jails_that_are_made_for_that, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_without_a_group_for_them_he_gets_what_all_get, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_who_waits_comes_before_those_who_get_what_others_leave,
+                                        setup, teardown),
         cmocka_unit_test_setup_teardown(test_who_has_had_many_leaves_the_last_half_to_others, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_who_waits_is_told_as_soon_as_there_is_one_for_him,
