@@ -35,10 +35,10 @@ int exec_io_pipe(struct exec_stream *s, int *child, struct err *err) {
 
 void exec_io_close(struct exec_stream *s) {
     struct exec_hub *hub = s->exec->set->hub;
+    trickle_stop(&s->trickle, hub->loop);
     if (s->fd < 0)
         return;
     loop_del(hub->loop, &s->source);
-    trickle_stop(&s->trickle, hub->loop);
     if (hub->pipes != NULL && (s->exec->flags & EXEC_PTY) == 0)
         pipes_leave(hub->pipes, &s->fd);
     else
@@ -180,6 +180,8 @@ static int exec_io_take(struct exec_stream *s, size_t max) {
         (void)fcntl(s->fd, F_SETPIPE_SZ, EXEC_IO_PIPE); /* only a matter of speed */
     }
     exec_io_record(s, false);
+    if (s->fd < 0) /* its events cannot be kept */
+        return -1;
     exec_io_check_output(s);
     (void)trickle_pauses(&s->trickle, s->exec->set->hub->loop, &s->source,
                          (size_t)n < (terminal ? TRICKLE_LITTLE_TERMINAL : TRICKLE_LITTLE),

@@ -78,6 +78,12 @@ static uint32_t processors_shares(const struct processors *p, const struct proce
                                       : (uint32_t)shares;
 }
 
+/* In the group of those that get what others leave, one that is not in need of its part must not
+ * lend it to others. */
+static uint32_t processors_shares_of(const struct processors *p, const struct processors_jail *j) {
+    return j->left && j->idle && p->shared ? WIRE_SHARES_LEFT : processors_shares(p, j->user);
+}
+
 /* How many of them want processors; one that has just begun does. */
 static size_t processors_wanting(const struct processors_user *u) {
     size_t n = 0;
@@ -98,10 +104,10 @@ static void processors_divide(struct processors_user *u, size_t n, bool lower) {
 
 /* False: that is enough for one round of the loop. */
 static bool processors_tell(struct processors *p, struct processors_user *u, size_t *left) {
-    uint32_t shares = processors_shares(p, u);
     bool all = true;
     for (struct processors_jail *j = u->jails; j != NULL; j = j->next) {
         uint32_t told = j->told != 0 ? j->told : WIRE_SHARES;
+        uint32_t shares = processors_shares_of(p, j);
         if (told == shares || *j->jail == NULL)
             continue;
         if (*left == 0)
@@ -340,6 +346,7 @@ bool processors_opens_left(struct processors *p, struct processors_jail *j, cons
     const struct processors_user *u = *processors_slot(p, user);
     bool left = u != NULL && processors_shares(p, u) == WIRE_SHARES_LEFT;
     j->told = left ? WIRE_SHARES_LEFT : j->told;
+    j->left = left;
     return left;
 }
 
@@ -355,6 +362,9 @@ void processors_rest(struct processors *p, struct processors_jail *j, uint64_t c
     if (j->next != NULL)
         j->next->prev = j->prev;
     j->user = NULL;
+    if (j->left && j->told != WIRE_SHARES_LEFT && *j->jail != NULL &&
+        link_weigh(*j->jail, WIRE_SHARES_LEFT))
+        j->told = WIRE_SHARES_LEFT; /* as above */
     p->users -= --u->count == 0;
     if (u->count == 0 && !p->shared)
         processors_forget(p, u);

@@ -14,7 +14,7 @@
  * him more than his part; and with two such users it goes by weight again, for between jails of
  * that kind there is none.
  * - Jails that are opened for him meanwhile are made in one group of the runner's, which is idle as
- * a whole (cgroup_left_make()).
+ * a whole (cgroup_left_init()).
  * - Nothing is said to any runner while there is only one such user: alone, all of that is the
  * same.
  * - A jail that uses less than PROCESSORS_IDLE_MILLI of a processor does not count, so that
@@ -59,6 +59,7 @@ struct processors_jail {
     uint64_t since_ns;       /* what it used until then was counted */
     uint32_t milli;          /* of a processor that it uses, as far as is known */
     bool idle, looked;
+    bool left; /* it was opened to get what others leave, and is in the group of those */
 };
 /* In `told`: a jail of an earlier server, of which nobody knows. */
 #define PROCESSORS_UNKNOWN UINT32_MAX

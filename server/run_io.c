@@ -44,8 +44,8 @@ void run_io_watch(struct run_stream *s) {
 void run_io_close(struct run_stream *s) {
     if (s->fd < 0)
         return;
-    loop_del(s->run->runs->loop, &s->source);
     trickle_stop(&s->trickle, s->run->runs->loop);
+    loop_del(s->run->runs->loop, &s->source);
     pipes_leave(&s->run->runs->pipes, &s->fd);
     s->paused = false;
 }

@@ -153,16 +153,22 @@ static int cgroup_jail_rmdir(const struct cgroup_host *host, struct cgroup_jail 
 }
 
 /* One that could not be made. */
-static void cgroup_jail_unmake(const struct cgroup_host *host, struct cgroup_jail *jail) {
+static void cgroup_jail_unmake(struct cgroup_host *host, struct cgroup_jail *jail) {
     cgroup_jail_close(jail);
     (void)cgroup_jail_rmdir(host, jail, NULL);
+    if (jail->left) {
+        cgroup_left_leave(host);
+    }
 }
 
-int cgroup_jail_make(const struct cgroup_host *host, const char *name, bool left,
+int cgroup_jail_make(struct cgroup_host *host, const char *name, bool left,
                      struct cgroup_jail *jail, struct err *err) {
     cgroup_jail_init(jail);
     jail->lacks = host->lacks;
     jail->left = jail->idle = left;
+    if (left && cgroup_left_enter(host, err) != 0) {
+        return -1;
+    }
     if (!str_copy(jail->name, sizeof jail->name, name)) {
         return err_set(err, ERR_INVALID, 0, "the cgroup name %s is too long", name);
     }
@@ -553,5 +559,9 @@ int cgroup_jail_remove(struct cgroup_host *host, struct cgroup_jail *jail, struc
         cgroup_jail_return(jail);
     }
     int rc = cgroup_jail_rmdir(host, jail, err);
-    return cgroup_left_add(host, jail, 0, NULL) != 0 ? -1 : rc;
+    (void)cgroup_left_add(host, jail, 0, NULL);
+    if (rc == 0 && jail->left) {
+        cgroup_left_leave(host);
+    }
+    return rc;
 }

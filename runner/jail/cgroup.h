@@ -10,7 +10,7 @@
  *                               sandbox, where several run at once, cpu and pids limits too
  *
  * where <base> is "pinfold-<id>/<shard>" (in the tree of processors also "…/<shard>/left":
- * cgroup_left_make()) below the runner's own group (v2: below the first ancestor
+ * cgroup_left_init()) below the runner's own group (v2: below the first ancestor
  * that may have children with controllers). Process 1 of a jail stays outside, in the runner's own
  * group: the memory limit of a command can never kill it.
  *
@@ -56,9 +56,10 @@ struct cgroup_tree {
     char mount_options[256]; /* of the file system */
 };
 
-/* The group of jails that get what others leave: cgroup_left_make(). */
+/* The group of jails that get what others leave: cgroup_left_init(). */
 struct cgroup_left {
-    int dir;         /* "<base>/left" in the tree with CGROUP_CPU, or -1 */
+    bool can;
+    int dir;         /* "<base>/left" in the tree with CGROUP_CPU, or -1: nobody is in it */
     uint64_t shares; /* those in it that do not get what others leave weigh this together */
 };
 
@@ -163,7 +164,7 @@ int cgroup_sweep(const char *path, uint64_t patience_ns, struct err *err);
 int cgroup_favor_dynmods(const struct cgroup_host *host);
 
 /* `left`: in the group of those that get what others leave, and idle; there must be one. */
-int cgroup_jail_make(const struct cgroup_host *host, const char *name, bool left,
+int cgroup_jail_make(struct cgroup_host *host, const char *name, bool left,
                      struct cgroup_jail *jail, struct err *err);
 /* The same of a container: its own groups, in which process `pid` is, become the jail's. Where a
  * group that has processes cannot hand on controllers (v2), `pid` is moved to a leaf of it. A group
@@ -184,19 +185,21 @@ int cgroup_jail_limit(const struct cgroup_host *host, const struct cgroup_jail *
 int cgroup_jail_weigh(struct cgroup_host *host, struct cgroup_jail *jail, uint32_t shares,
                       struct err *err);
 
-/* Makes the group "<base>/left", for jails that are made to get what others leave. Beside several
- * idle groups somebody who wakes may have to wait all the same: who wakes is put at the mean of
- * what all had (EEVDF), and an idle group that is behind the others, for which a turn of 4 ms
- * weighs as much as one of 1.4 s, is before it until it has caught up; 30 ms where it cannot run
- * without a pause. Beside a single one who wakes is first.
+/* Can there be a group "<base>/left", for jails that are made to get what others leave? It is there
+ * while there are such jails. Beside several idle groups somebody who wakes may have to wait all
+ * the same: who wakes is put at the mean of what all had (EEVDF), and an idle group that is behind
+ * the others, for which a turn of 4 ms weighs as much as one of 1.4 s, is before it until it has
+ * caught up; 30 ms where it cannot run without a pause. Beside a single one who wakes is first.
  * While all jails in it get what others leave, the group is idle; else it weighs what the others
- * weigh together (cgroup_jail_weigh()). -1: there is none, with ERR_STATE where processors have no
- * groups, or ERR_SYSTEM, ENOENT before Linux 5.15. */
-int cgroup_left_make(struct cgroup_host *host, struct err *err);
-/* For cgroup_weigh.c and cgroup.c: the jail adds `shares` to what the group weighs, 0 = nothing. */
+ * weigh together (cgroup_jail_weigh()). -1: there can be none, with ERR_STATE where processors have
+ * no groups, or ERR_SYSTEM, ENOENT before Linux 5.15. */
+int cgroup_left_init(struct cgroup_host *host, struct err *err);
+/* For cgroup.c: before a jail is made in it, and after one is gone; what the jail adds to what the
+ * group weighs, 0 = nothing. */
+int cgroup_left_enter(struct cgroup_host *host, struct err *err);
+void cgroup_left_leave(struct cgroup_host *host);
 int cgroup_left_add(struct cgroup_host *host, struct cgroup_jail *jail, uint32_t shares,
                     struct err *err);
-void cgroup_left_done(struct cgroup_host *host);
 /* For cgroup_left.c: shares as in struct wire_weigh, less WIRE_SHARES_LEFT; cpu.idle. */
 int cgroup_weigh_shares(bool v2, int dir, uint64_t shares, struct err *err);
 int cgroup_weigh_idle(int dir, bool idle, struct err *err);

@@ -519,8 +519,9 @@ int cgroup_host_init_rootless(struct cgroup_host *host, const char *name, uint32
 }
 
 void cgroup_host_done(struct cgroup_host *host) {
-    if (host->left.dir >= 0) {
-        cgroup_left_done(host);
+    if (host->count > 0) {
+        cgroup_left_leave(host);
+        fd_close(&host->left.dir);
     }
     for (size_t i = 0; i < host->count; i++) {
         struct cgroup_tree *t = &host->tree[i];

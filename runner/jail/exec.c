@@ -375,7 +375,7 @@ static int exec_send(struct exec *x, const struct exec_request *q, struct err *e
 /* An earlier command of the jail may not signal the child that waits, but its effective id is
  * enough to change how that is scheduled. It starts as if nobody had. A command of a jail that gets
  * what others leave is idle itself as well: where that is not in the group for them
- * (cgroup_left_make()), some kernels lose whoever wakes beside several idle groups for 50 ms
+ * (cgroup_left_init()), some kernels lose whoever wakes beside several idle groups for 50 ms
  * (deploy/SECURITY.md), and beside processes that are they do not. */
 static void exec_reset_scheduling(pid_t pid, bool idle) {
     const struct sched_param param = {.sched_priority = 0};

@@ -103,7 +103,7 @@ struct jail_plan {
     struct limits ceiling; /* hard rlimits: what a later execution may ask for at most */
     uint32_t id_base, id_count;
     unsigned slot; /* the owner's number for that range of ids */
-    bool left;     /* native: made to get what others leave (cgroup_left_make()) */
+    bool left;     /* native: made to get what others leave (cgroup_left_init()) */
 };
 
 struct jail;

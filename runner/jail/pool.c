@@ -174,8 +174,49 @@ void pool_later(struct pool *p, uint64_t due_ns) {
     }
 }
 
-/* Which kind lacks a warm jail? One for which somebody waits comes first, then the one that has the
- * fewest. Only while none is being made. Those that pause are looked at again when they have. */
+unsigned pool_left_most(const struct pool *p) {
+    return p->cfg.warm / POOL_LEFT_PART;
+}
+
+unsigned pool_left_want(const struct pool *p) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < p->kinds; i++) {
+        n += p->kind[i].left ? p->kind[i].want : 0;
+    }
+    return n;
+}
+
+unsigned pool_want(const struct pool *p, const struct pool_kind *k) {
+    unsigned left = pool_left_want(p);
+    return !k->keep ? p->cfg.warm_more : p->cfg.warm > left ? p->cfg.warm - left : 0;
+}
+
+/* Those and what is kept from the start are together what `warm` says. */
+static bool pool_left_full(const struct pool *p) {
+    unsigned n = 0;
+    for (unsigned i = 0; i < p->kinds; i++) {
+        n += p->kind[i].left || p->kind[i].keep ? p->kind[i].count : 0;
+    }
+    return n >= p->cfg.warm;
+}
+
+static bool pool_hurries(const struct pool_kind *k) {
+    return k->rush && k->count < pool_rush_until(k);
+}
+
+/* Does k lack one more than `found` does? What others get: one that has none at all comes first.
+ * What is for who gets what others leave: if nobody waits for the other one, and it has more. */
+static bool pool_needs_more(const struct pool *p, const struct pool_kind *k,
+                            const struct pool_kind *found) {
+    if (k->left) {
+        return !pool_left_full(p) &&
+               (found == NULL || (!pool_hurries(found) && k->count < found->count));
+    }
+    return found == NULL || k->count == 0 || (found->left && !pool_needs_more(p, found, k));
+}
+
+/* Which kind lacks a warm jail? Only while none is being made. Those that pause are looked at again
+ * when they have. */
 static struct pool_kind *pool_needy(struct pool *p, uint64_t now) {
     struct pool_kind *found = NULL;
     for (unsigned i = 0; i < p->kinds && p->cfg.host->building == 0; i++) {
@@ -185,7 +226,7 @@ static struct pool_kind *pool_needy(struct pool *p, uint64_t now) {
         }
         if (now < k->backoff.until_ns) {
             pool_later(p, k->backoff.until_ns);
-        } else if (found == NULL || (k->rush == found->rush ? k->count < found->count : k->rush)) {
+        } else if (pool_needs_more(p, k, found)) {
             found = k;
         }
     }
@@ -245,12 +286,22 @@ static void pool_recover(struct pool *p, uint64_t now) {
     }
 }
 
+/* What is kept from the start gets back, or gives, what is for who gets what others leave. */
+void pool_share(struct pool *p) {
+    for (unsigned i = 0; i < p->kinds; i++) {
+        if (p->kind[i].keep) {
+            p->kind[i].want = pool_want(p, &p->kind[i]);
+        }
+    }
+}
+
 static void pool_expire(struct pool *p, uint64_t now) {
     for (unsigned i = p->kinds; i-- > 0;) {
         struct pool_kind *k = &p->kind[i];
         uint64_t end_ns = k->used_ns + (k->left ? POOL_LEFT_IDLE_NS : POOL_IDLE_NS);
         if (!k->keep && now > end_ns) {
             pool_forget(p, k);
+            pool_share(p);
         } else if (k->left) {
             pool_later(p, end_ns + 1);
         }
@@ -384,8 +435,7 @@ struct pool *pool_new(const struct pool_config *cfg, struct err *err) {
     p->cfg = *cfg;
     p->cfg.warm = cfg->warm < POOL_KIND_WARM_MAX ? cfg->warm : POOL_KIND_WARM_MAX;
     p->cfg.warm_more = cfg->warm_more < POOL_KIND_WARM_MAX ? cfg->warm_more : POOL_KIND_WARM_MAX;
-    p->slots =
-        cfg->slots + cfg->sandboxes + p->cfg.warm + p->cfg.warm_more * 3 + POOL_LEFT + POOL_SPARE;
+    p->slots = cfg->slots + cfg->sandboxes + p->cfg.warm + p->cfg.warm_more * 3 + POOL_SPARE;
     p->slots = p->slots > POOL_SLOTS_MAX ? POOL_SLOTS_MAX : p->slots;
     p->taken = calloc(p->slots, sizeof *p->taken);
     if (p->taken == NULL) {

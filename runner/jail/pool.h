@@ -11,8 +11,10 @@
  * waits for the next that are made; and where he has left few, they are made without a pause.
  *
  * Who gets what others leave of processors (pool_wish.left) is given jails that are made for that
- * (cgroup_left_make()), a kind of its own that is kept warm while he asks; one of all others' when
- * none of those is ready. Those are not counted as warm: nobody else gets them. */
+ * (cgroup_left_init()), a kind of its own that is kept warm while he asks; one of all others' when
+ * none of those is ready. There are at most a quarter as many as of the kind that is kept from the
+ * start, which has so many fewer meanwhile; nobody else gets them, so they are not counted as warm.
+ */
 #pragma once
 
 #include <stdint.h>

@@ -7,7 +7,7 @@
 
 #define POOL_KINDS_MAX 64
 #define POOL_BUILDS_MAX 3 /* at a time: more only take the processors from what runs */
-#define POOL_LEFT 16u     /* kept warm, at most, of a kind for who gets what others leave */
+#define POOL_LEFT_PART 4u /* of `warm`: of all kinds for who gets what others leave, together */
 
 struct pool {
     struct pool_config cfg;
@@ -35,6 +35,12 @@ void pool_room(struct pool *p);
 struct pool_kind *pool_kind_get(struct pool *p, const struct policy *policy, const char *image,
                                 bool left, struct err *err);
 void pool_forget(struct pool *p, struct pool_kind *k);
+/* How many are wanted of the kinds for who gets what others leave, together; how many may be. */
+unsigned pool_left_want(const struct pool *p);
+unsigned pool_left_most(const struct pool *p);
+/* … and how many of a kind that others get. */
+unsigned pool_want(const struct pool *p, const struct pool_kind *k);
+void pool_share(struct pool *p);
 /* How many are ready; below how many somebody modest makes refills hurry. */
 uint32_t pool_warm(const struct pool_kind *k);
 unsigned pool_rush_until(const struct pool_kind *k);

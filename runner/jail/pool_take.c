@@ -57,22 +57,42 @@ static int pool_template(struct pool *p, struct pool_kind *k, const struct pool_
     return host ? 0 : pool_kind_template(k, p->cfg.host, p->cfg.images_dirfd, err);
 }
 
-/* A jail that was made for who gets what others leave. NULL: none of those is ready. */
+/* The kind for who gets what others leave. NULL: there is none, and no room for one more. */
+static struct pool_kind *pool_left_kind(struct pool *p, const struct pool_wish *wish) {
+    struct err err;
+    for (unsigned i = 0; i < p->kinds; i++) {
+        struct pool_kind *k = &p->kind[i];
+        if (k->left && k->policy == wish->policy && strcmp(k->image, wish->image) == 0) {
+            return k;
+        }
+    }
+    bool room = p->kinds < POOL_KINDS_MAX / 2 && pool_left_want(p) < pool_left_most(p);
+    return room ? pool_kind_get(p, wish->policy, wish->image, true, &err) : NULL;
+}
+
+/* A jail that was made for who gets what others leave. NULL: none of those is ready. The more often
+ * he asks, the more of them are made. */
 static struct jail *pool_give_left(struct pool *p, const struct pool_wish *wish, uint64_t now) {
     struct err err;
-    struct pool_kind *k = p->cfg.host->cgroups->left.dir >= 0
-                              ? pool_kind_get(p, wish->policy, wish->image, true, &err)
-                              : NULL;
+    struct jail *jail = NULL;
+    struct pool_kind *k = p->cfg.host->cgroups->left.can ? pool_left_kind(p, wish) : NULL;
     if (k == NULL) {
         return NULL;
     }
     k->used_ns = now;
-    unsigned most = p->cfg.warm > p->cfg.warm_more ? p->cfg.warm : p->cfg.warm_more;
-    k->want = most < POOL_LEFT ? most : POOL_LEFT;
+    if (pool_left_want(p) < pool_left_most(p)) {
+        k->want++;
+        pool_share(p);
+    }
+    if (pool_warm(k) > 0 && pool_template(p, k, wish, &err) == 0 &&
+        pool_kind_check_image(k, wish->image_sha256, &err) == 0 && pool_warm(k) > 0) {
+        jail = pool_pick(p, k);
+    }
+    if (jail != NULL && wish->stays) {
+        pool_refill_opened(&p->refill, now);
+    }
     pool_later(p, pool_refill_taken(&p->refill, k->count, k->want, now));
-    bool serves = pool_warm(k) > 0 && pool_template(p, k, wish, &err) == 0 &&
-                  pool_kind_check_image(k, wish->image_sha256, &err) == 0;
-    return serves && pool_warm(k) > 0 ? pool_pick(p, k) : NULL; /* a new template has none */
+    return jail;
 }
 
 /* A jail of the kind that all others get, as pool_take(). */
@@ -107,7 +127,7 @@ static int pool_give(struct pool *p, const struct pool_wish *wish, uint64_t now,
     if (*jail == NULL) {
         return -1;
     }
-    k->want = k->keep ? p->cfg.warm : p->cfg.warm_more;
+    k->want = pool_want(p, k);
     if (wish->stays) {
         pool_refill_opened(&p->refill, now);
     }

@@ -333,7 +333,7 @@ static int shard_start(struct shard *s, struct err *err) {
         return -1;
     }
     if (cfg->maker == NULL) {
-        (void)cgroup_left_make(&s->cgroups, NULL); /* without it jails are idle one by one */
+        (void)cgroup_left_init(&s->cgroups, NULL); /* without it jails are idle one by one */
     }
     const struct layers_config layers = {.loop = s->loop,
                                          .layer_bytes = cfg->layer_bytes,

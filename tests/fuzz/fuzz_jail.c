@@ -83,7 +83,7 @@ int waitid(idtype_t type, id_t id, siginfo_t *info, int options) {
 #define FUZZ_JAIL const struct cgroup_jail *jail __attribute__((unused))
 #define FUZZ_STEP const struct cgroup_step *step __attribute__((unused))
 #define FUZZ_ERR struct err *err __attribute__((unused))
-FUZZ_FINE(cgroup_jail_make, FUZZ_HOST, const char *name __attribute__((unused)),
+FUZZ_FINE(cgroup_jail_make, FUZZ_OWN, const char *name __attribute__((unused)),
           bool left __attribute__((unused)), struct cgroup_jail *jail __attribute__((unused)),
           FUZZ_ERR)
 FUZZ_FINE(cgroup_jail_adopt, FUZZ_HOST, const char *name __attribute__((unused)),

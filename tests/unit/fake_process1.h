@@ -224,7 +224,7 @@ void cgroup_jail_init(struct cgroup_jail *jail) {
     (void)jail;
 }
 
-int cgroup_jail_make(const struct cgroup_host *host, const char *name, bool left,
+int cgroup_jail_make(struct cgroup_host *host, const char *name, bool left,
                      struct cgroup_jail *jail, struct err *err) {
     (void)host, (void)name, (void)left, (void)jail, (void)err;
     return 0;

@@ -57,8 +57,9 @@ static void begin(struct place *p, bool v2) {
     p->host.tree[0].roles = CGROUP_ROLES;
     p->host.tree[0].v2 = v2;
     p->host.tree[0].base_fd = open(p->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    p->host.left.dir = -1;
     int left = make(p->host.tree[0].base_fd, "left", v2);
-    unit_works(cgroup_left_make(&p->host, &err), err);
+    unit_works(cgroup_left_enter(&p->host, &err), err);
     wrote(left, "cpu.idle", "1");
     wrote(left, "cgroup.subtree_control", v2 ? "+memory +pids +cpu " : "");
     struct cgroup_jail *jails[] = {&p->one, &p->two};
@@ -79,7 +80,7 @@ static int gone(const char *path, const struct stat *st, int kind, struct FTW *a
 static void end(struct place *p) {
     cgroup_jail_abandon(&p->one);
     cgroup_jail_abandon(&p->two);
-    (void)close(p->host.left.dir);
+    fd_close(&p->host.left.dir);
     (void)close(p->host.tree[0].base_fd);
     assert_int_equal(nftw(p->path, gone, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
@@ -148,14 +149,30 @@ static void test_a_jail_elsewhere_does_not_change_it(void **state) {
     end(&p);
 }
 
+static void test_who_finds_it_removed_makes_it_anew(void **state) {
+    struct place p;
+    struct err err = {0};
+    (void)state;
+    begin(&p, false);
+    weigh(&p, &p.one, WIRE_SHARES);
+    assert_int_equal(renameat(p.host.tree[0].base_fd, "left", p.host.tree[0].base_fd, "gone"), 0);
+    assert_int_equal(cgroup_left_enter(&p.host, &err), -1); /* here it has no files */
+    assert_int_equal(err.code, ENOENT);
+    assert_int_equal(p.host.left.shares, 0);
+    (void)close(make(p.host.tree[0].base_fd, "left", false));
+    unit_works(cgroup_left_enter(&p.host, &err), err);
+    wrote(p.host.left.dir, "cpu.idle", "1");
+    end(&p);
+}
+
 static void test_without_cpu_idle_there_is_none(void **state) {
     struct place p;
     struct err err = {0};
     (void)state;
     begin(&p, false);
-    (void)close(p.host.left.dir);
+    fd_close(&p.host.left.dir);
     assert_int_equal(unlinkat(p.host.tree[0].base_fd, "left/cpu.idle", 0), 0);
-    assert_int_equal(cgroup_left_make(&p.host, &err), -1);
+    assert_int_equal(cgroup_left_enter(&p.host, &err), -1);
     assert_int_equal(err.code, ENOENT);
     assert_int_equal(p.host.left.dir, -1);
     end(&p);
@@ -167,6 +184,7 @@ int main(void) {
         cmocka_unit_test(test_v2_the_group_weighs_what_those_in_it_weigh_who_do_not_give_way),
         cmocka_unit_test(test_a_jail_that_is_gone_weighs_nothing),
         cmocka_unit_test(test_a_jail_elsewhere_does_not_change_it),
+        cmocka_unit_test(test_who_finds_it_removed_makes_it_anew),
         cmocka_unit_test(test_without_cpu_idle_there_is_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

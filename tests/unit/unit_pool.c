@@ -10,11 +10,13 @@
 #include "unit.h"
 
 #define WARM 8u
+#define LEFT 4u /* at most: of those for who gets what others leave */
 #define JAILS 64
 
 static struct {
     struct jail *made[JAILS]; /* and not ready yet */
     unsigned count, kills, rooms;
+    int lefts;            /* jails for who gets what others leave */
     enum err_kind broken; /* no jail can be made; ERR_NONE = it can */
     struct loop_timer *timer;
     void (*tick)(void *arg);
@@ -36,6 +38,7 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
     jail->arg = arg;
     jail->slot = plan->slot;
     jail->left = plan->left;
+    w.lefts += jail->left;
     jail->state = JAIL_BUILDING;
     assert_true(w.count < JAILS);
     w.made[w.count++] = jail;
@@ -43,6 +46,7 @@ struct jail *jail_new(struct jail_host *host, const struct jail_plan *plan,
 }
 
 void jail_free(struct jail *jail) {
+    w.lefts -= jail->left;
     free(jail);
 }
 
@@ -53,6 +57,7 @@ void jail_kill(struct jail *jail) {
         }
     }
     w.kills++;
+    w.lefts -= jail->left;
     free(jail);
 }
 
@@ -164,13 +169,13 @@ static int setup(void **state) {
     memset(&w, 0, sizeof w);
     t->host.maker = &maker;
     t->host.cgroups = &t->cgroups;
-    t->cgroups.left.dir = -1;
     memcpy(t->policy.name, "default", sizeof "default");
     t->policy.any_image = true;
     const struct pool_config cfg = {.host = &t->host,
                                     .policies = &t->policies,
                                     .images_dirfd = -1,
                                     .slots = 32,
+                                    .warm = 4 * LEFT,
                                     .warm_more = WARM,
                                     .room = on_room};
     t->pool = pool_new(&cfg, &err);
@@ -284,15 +289,17 @@ static bool last_is_left(const struct side *t) {
 
 static void test_who_gets_what_others_leave_has_jails_that_are_made_for_that(void **state) {
     struct side *t = *state;
-    t->cgroups.left.dir = 0;
-    assert_int_equal(take_as(t, false, true), 0);
-    assert_false(last_is_left(t)); /* none is there yet: he does not wait for one */
+    t->cgroups.left.can = true;
+    for (unsigned i = 0; i < LEFT; i++) {
+        assert_int_equal(take_as(t, false, true), 0);
+        assert_false(last_is_left(t)); /* none is there yet: he does not wait for one */
+    }
     for (unsigned i = 0; i < 100; i++) {
         all_get_ready();
         (void)tick(false);
     }
     assert_int_equal(ready(t), WARM); /* and for others there are as many as before */
-    for (unsigned i = 0; i < WARM; i++) {
+    for (unsigned i = 0; i < LEFT; i++) {
         assert_int_equal(take_as(t, true, true), 0);
         assert_true(last_is_left(t));
     }
@@ -303,6 +310,29 @@ static void test_who_gets_what_others_leave_has_jails_that_are_made_for_that(voi
         assert_int_equal(take(t, false), 0);
         assert_false(last_is_left(t));
     }
+}
+
+static void test_with_however_many_images_he_has_no_more_of_them(void **state) {
+    struct side *t = *state;
+    char names[4][8] = {"one", "two", "three", "four"};
+    t->cgroups.left.can = true;
+    for (unsigned i = 0; i < 40; i++) {
+        const uint8_t zeros[32] = {0};
+        const struct pool_wish wish = {
+            .policy = &t->policy, .image = names[i % 4], .image_sha256 = zeros, .left = true};
+        struct jail *jail = NULL;
+        struct err err = {0};
+        if (pool_take(t->pool, &wish, &events, t->pool, &jail, &err) == 0) {
+            pool_release(t->pool, jail);
+        }
+        all_get_ready();
+        (void)tick(false);
+    }
+    for (unsigned i = 0; i < 100; i++) {
+        all_get_ready();
+        (void)tick(false);
+    }
+    assert_in_range(w.lefts, 1, LEFT);
 }
 
 static void test_without_a_group_for_them_he_gets_what_all_get(void **state) {
@@ -317,7 +347,7 @@ static void test_without_a_group_for_them_he_gets_what_all_get(void **state) {
 
 static void test_who_waits_comes_before_those_who_get_what_others_leave(void **state) {
     struct side *t = *state;
-    t->cgroups.left.dir = 0;
+    t->cgroups.left.can = true;
     pool_began(t->pool);
     for (unsigned i = 0; i < WARM / 2; i++) {
         assert_int_equal(take(t, true), 0);
@@ -336,6 +366,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(
             test_who_gets_what_others_leave_has_jails_that_are_made_for_that, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_with_however_many_images_he_has_no_more_of_them, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(test_without_a_group_for_them_he_gets_what_all_get, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_who_waits_comes_before_those_who_get_what_others_leave,

@@ -338,6 +338,29 @@ static void test_of_an_earlier_server(void **state) {
     rests(t, 0); /* and again: nothing */
 }
 
+static void await_one(struct side *t, unsigned i, uint32_t want) {
+    const uint64_t cpu_ns[JAILS] = {0};
+    uint64_t end = clock_mono_ns() + 5 * CLOCK_NS_PER_S;
+    while (t->shares[i] != want && clock_mono_ns() < end)
+        hears(t, cpu_ns);
+    assert_int_equal(t->shares[i], want);
+}
+
+/* Who is in the group of those that get what others leave, and does not compute, must not lend its
+ * part to one who floods. */
+static void test_who_was_opened_to_give_way_weighs_only_while_he_computes(void **state) {
+    struct side *t = *state;
+    begins(t, 0, "a", 0);
+    begins(t, 1, "b", 0);
+    t->of[1].left = true; /* as processors_opens_left() says */
+    t->of[1].told = t->shares[1] = WIRE_SHARES_LEFT;
+    await_one(t, 1, WIRE_SHARES);               /* it has just begun */
+    await_one(t, 1, WIRE_SHARES_LEFT);          /* and is seen to do nothing */
+    t->of[1].told = t->shares[1] = WIRE_SHARES; /* as if it had computed */
+    rests(t, 1);
+    await_one(t, 1, WIRE_SHARES_LEFT);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_alone_nothing_is_said, setup, teardown),
@@ -345,6 +368,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_by_weight, setup, teardown),
         cmocka_unit_test_setup_teardown(test_who_waits_does_not_count, setup, teardown),
         cmocka_unit_test_setup_teardown(test_who_has_most_gives_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(
+            test_who_was_opened_to_give_way_weighs_only_while_he_computes, setup, teardown),
         cmocka_unit_test_setup_teardown(test_two_who_have_much_share_by_weight, setup, teardown),
         cmocka_unit_test_setup_teardown(test_short_runs_count, setup, teardown),
         cmocka_unit_test_setup_teardown(test_not_before_it_is_open, setup, teardown),
