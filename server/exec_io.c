@@ -248,8 +248,9 @@ size_t exec_io_last(struct exec_stream *s, char *copy) {
     } else if (ioctl(s->fd, FIONREAD, &ready) < 0) {
         ready = 0;
     }
+    /* Without a file, but not the first bytes: a full disk did not take those. */
     if (ready > 0 && (size_t)ready <= EXEC_INLINE_MAX && !spool_has_file(&s->spool) &&
-        (uint64_t)ready <= s->spool.head_max + s->spool.tail_keep &&
+        s->spool.total == 0 && (uint64_t)ready <= s->spool.head_max + s->spool.tail_keep &&
         exec_io_peek(s, copy, (size_t)ready) == 0) {
         s->spool.total = (uint64_t)ready;
         (void)spool_events_add(&s->exec->events, s->which, (uint32_t)ready, name, NULL);

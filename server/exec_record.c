@@ -32,10 +32,12 @@ enum exec_record_file {
     EXEC_RECORD_OUT = 1, /* its stdout has a file */
     EXEC_RECORD_ERR = 2,
     EXEC_RECORD_EVENTS = 4,
-    EXEC_RECORD_BARE = 8, /* what has no file is not here: there was no room for it */
+    EXEC_RECORD_BARE = 8,   /* what has no file is not here: there was no room for it */
+    EXEC_RECORD_HEADS = 16, /* a head ends early: where each does follows, a uint64_t for each */
 };
 
-/* Then follow: the events that wait, stdout and stderr as far as they have no file. */
+/* Then follow: the heads' ends, the events that wait, stdout and stderr as far as they have no
+ * file. */
 struct exec_record_ended {
     uint64_t ended_ms;
     uint64_t setup_ns;
@@ -62,10 +64,12 @@ struct exec_record_stdin {
     uint32_t reserved;
 };
 
+#define EXEC_RECORD_HEADS_SIZE (SPOOL_STREAMS * sizeof(uint64_t))
+
 /* Room for an end without output. */
 #define EXEC_RECORD_END_ROOM                                                                       \
-    (sizeof(struct exec_record_ended) + SPOOL_EVENTS_WAIT * sizeof(struct spool_event) +           \
-     SPOOL_LOG_OVERHEAD)
+    (sizeof(struct exec_record_ended) + EXEC_RECORD_HEADS_SIZE +                                   \
+     SPOOL_EVENTS_WAIT * sizeof(struct spool_event) + SPOOL_LOG_OVERHEAD)
 
 int exec_record_room(struct spool_log *log, size_t ends, uint64_t bytes, struct err *err) {
     if (spool_log_open(log, err) < 0)
@@ -114,9 +118,16 @@ int exec_record_start(struct exec *x, struct err *err) {
     return exec_record_append(x, SPOOL_LOG_START, x->set->running + 1, all, err);
 }
 
+/* Of a stream without a file: how many bytes lie in the END. What a full disk did not take is lost,
+ * and counted. */
+static uint64_t exec_record_inside(const struct spool *s, bool bare) {
+    return spool_has_file(s) || bare ? 0 : s->total - s->gone;
+}
+
 /* Where the parts of an END lie that has been written or read. */
 static void exec_record_place(struct exec *x, uint64_t events) {
-    uint64_t at = x->end_place.at + sizeof(struct exec_record_ended);
+    uint64_t at = x->end_place.at + sizeof(struct exec_record_ended) +
+                  (x->heads ? EXEC_RECORD_HEADS_SIZE : 0);
     const int *host = &x->set->log.fd;
     if (!spool_has_file(&x->events.file)) {
         x->events.file.host = host;
@@ -129,7 +140,7 @@ static void exec_record_place(struct exec *x, uint64_t events) {
             continue;
         s->host = host;
         s->host_at = at;
-        at += s->total;
+        at += exec_record_inside(s, false);
     }
 }
 
@@ -155,7 +166,9 @@ int exec_record_end(struct exec *x, const struct exec_record_rest *rest, struct 
     struct exec_record_ended r;
     memset(&r, 0, sizeof(r));
     struct spool *out = &x->out[SPOOL_STDOUT].spool, *errs = &x->out[SPOOL_STDERR].spool;
+    uint64_t heads[SPOOL_STREAMS] = {out->head_max, errs->head_max};
     bool file = spool_has_file(&x->events.file);
+    x->heads = (spool_has_file(out) && out->gone > 0) || (spool_has_file(errs) && errs->gone > 0);
     r.ended_ms = x->ended_ms;
     r.setup_ns = x->setup_ns;
     r.stdin_bytes = x->input.bytes;
@@ -170,17 +183,19 @@ int exec_record_end(struct exec *x, const struct exec_record_rest *rest, struct 
     r.files = (spool_has_file(out) ? (uint32_t)EXEC_RECORD_OUT : 0u) |
               (spool_has_file(errs) ? (uint32_t)EXEC_RECORD_ERR : 0u) |
               (file ? (uint32_t)EXEC_RECORD_EVENTS : 0u) |
-              (rest == NULL ? (uint32_t)EXEC_RECORD_BARE : 0u);
+              (rest == NULL ? (uint32_t)EXEC_RECORD_BARE : 0u) |
+              (x->heads ? (uint32_t)EXEC_RECORD_HEADS : 0u);
     r.usage = x->usage;
     r.end = x->end;
-    struct iovec parts[4] = {
+    struct iovec parts[5] = {
         {.iov_base = &r, .iov_len = sizeof(r)},
+        {.iov_base = heads, .iov_len = x->heads ? sizeof(heads) : 0},
         {.iov_base = x->events.wait,
          .iov_len = file ? 0 : x->events.wait_count * sizeof(struct spool_event)}};
     for (int i = 0; rest != NULL && i < SPOOL_STREAMS; i++)
-        parts[2 + i] =
+        parts[3 + i] =
             (struct iovec){.iov_base = (void *)(uintptr_t)rest->data[i], .iov_len = rest->len[i]};
-    struct exec_record_parts all = {parts, 4, &x->end_place};
+    struct exec_record_parts all = {parts, 5, &x->end_place};
     size_t others = x->set->running > 0 ? x->set->running - 1 : 0;
     if (exec_record_append(x, SPOOL_LOG_END, others, all, err) < 0)
         return -1;
@@ -278,13 +293,20 @@ int exec_record_read_end(struct exec *x, const struct spool_log_record *rec) {
     memcpy(&r, rec->payload, sizeof(r));
     uint64_t inside = (r.files & EXEC_RECORD_EVENTS) != 0 ? 0 : r.events;
     bool bare = (r.files & EXEC_RECORD_BARE) != 0;
-    uint64_t out = bare || (r.files & EXEC_RECORD_OUT) != 0 ? 0 : r.total[SPOOL_STDOUT];
-    uint64_t err = bare || (r.files & EXEC_RECORD_ERR) != 0 ? 0 : r.total[SPOOL_STDERR];
+    uint64_t out = 0, err = 0;
+    if (!bare && (r.files & EXEC_RECORD_OUT) == 0)
+        out = r.total[SPOOL_STDOUT] - r.gone[SPOOL_STDOUT];
+    if (!bare && (r.files & EXEC_RECORD_ERR) == 0)
+        err = r.total[SPOOL_STDERR] - r.gone[SPOOL_STDERR];
+    uint64_t heads[SPOOL_STREAMS] = {UINT64_MAX, UINT64_MAX};
+    size_t more = (r.files & EXEC_RECORD_HEADS) != 0 ? sizeof(heads) : 0;
     if (inside > SPOOL_EVENTS_WAIT || out > EXEC_INLINE_MAX || err > EXEC_INLINE_MAX ||
-        rec->place.len != sizeof(r) + inside * sizeof(struct spool_event) + out + err ||
+        rec->place.len != sizeof(r) + more + inside * sizeof(struct spool_event) + out + err ||
         r.end.cause >= CAUSE_COUNT || r.end.stage[sizeof(r.end.stage) - 1] != '\0' ||
         r.end.path[sizeof(r.end.path) - 1] != '\0')
         return -1;
+    memcpy(heads, rec->payload + sizeof(r), more);
+    x->heads = more > 0;
     x->ended_ms = r.ended_ms;
     x->setup_ns = r.setup_ns;
     x->others = r.others;
@@ -302,8 +324,9 @@ int exec_record_read_end(struct exec *x, const struct spool_log_record *rec) {
         if ((r.files & (i == SPOOL_STDOUT ? EXEC_RECORD_OUT : EXEC_RECORD_ERR)) != 0)
             exec_record_take_file(x, s, i == SPOOL_STDOUT ? EXEC_IO_OUT : EXEC_IO_ERR, r.total[i],
                                   r.gone[i]);
-        else if (bare)
+        else if (bare || r.gone[i] > 0)
             exec_record_lose(s);
+        spool_end_head(s, heads[i]);
     }
     if ((r.files & EXEC_RECORD_EVENTS) != 0) {
         exec_record_take_file(x, &x->events.file, EXEC_IO_EVENTS,

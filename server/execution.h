@@ -119,6 +119,7 @@ struct exec {
     bool killed; /* its end was asked for */
     bool over_output;
     bool bare;            /* its end was recorded without output */
+    bool heads;           /* … with where the heads of its outputs end */
     bool forgotten;       /* not in the table any more; freed with the last pin */
     int spool_error;      /* errno: its output could not be kept */
     char *name, *command; /* owned */

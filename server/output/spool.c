@@ -37,6 +37,13 @@ void spool_done(struct spool *s) {
     fd_close(&s->fd);
 }
 
+void spool_end_head(struct spool *s, uint64_t at) {
+    if (at >= s->head_max)
+        return;
+    s->tail_keep += s->head_max - at;
+    s->head_max = at;
+}
+
 bool spool_has_file(const struct spool *s) {
     return s->name[0] != '\0';
 }
@@ -86,10 +93,8 @@ int spool_load(struct spool *s, const char *name, struct err *err) {
     loaded.total = (uint64_t)st.st_size;
     /* A hole in the head is where the disk was full. */
     off_t hole = lseek(loaded.fd, 0, SEEK_HOLE);
-    if (hole >= 0 && (uint64_t)hole < loaded.head_max && (uint64_t)hole < loaded.total) {
-        loaded.tail_keep += loaded.head_max - (uint64_t)hole;
-        loaded.head_max = (uint64_t)hole;
-    }
+    if (hole >= 0 && (uint64_t)hole < loaded.total)
+        spool_end_head(&loaded, (uint64_t)hole);
     loaded.gone = spool_find_gone(&loaded);
     *s = loaded;
     return 0;
@@ -146,10 +151,7 @@ ssize_t spool_take(struct spool *s, int pipe, size_t max, struct err *err) {
 
 /* Nothing of [from, total) is kept. */
 static void spool_lose(struct spool *s, uint64_t from) {
-    if (from < s->head_max) {
-        s->tail_keep += s->head_max - from;
-        s->head_max = from;
-    }
+    spool_end_head(s, from);
     s->gone = s->total;
     /* The file's size says how many bytes there were. */
     if (s->fd >= 0 && s->window == NULL)
@@ -246,6 +248,8 @@ int spool_cut(struct spool *s, uint64_t total, struct err *err) {
     if (ftruncate(s->fd, (off_t)total) < 0)
         return err_sys(err, "cutting the spool %s", s->name);
     s->total = total;
+    if (s->gone > total)
+        s->gone = total;
     return 0;
 }
 

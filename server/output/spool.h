@@ -44,6 +44,9 @@ int spool_create(struct spool *s, const char *name, struct err *err);
 /* Takes up the file that an earlier process wrote: total and gone are read off it. ERR_SYSTEM with
  * ENOENT when there is none. */
 int spool_load(struct spool *s, const char *name, struct err *err);
+/* Of one that is made up from records: its head ends at byte `at` at the latest, since what came
+ * there was discarded; the tail may be longer by as much. */
+void spool_end_head(struct spool *s, uint64_t at);
 bool spool_has_file(const struct spool *s);
 /* Closes the descriptor of a file that is not written to any more; reading opens it again. */
 void spool_rest(struct spool *s);

@@ -309,6 +309,38 @@ static void test_one_whose_files_are_missing_is_not_taken_up(void **state) {
     assert_non_null(execs_find(sb->part, ids[0]));
 }
 
+/* A disk without an inode left takes no file; what comes last is small enough for the journal, but
+ * is not all that there was. */
+static void test_output_that_a_full_disk_did_not_take_is_counted(void **state) {
+    struct sandbox *sb = *state;
+    struct err err = {0};
+    struct exec *x = start(sb, ID("p"), JSON);
+    for (int i = 0; i < 2; i++) {
+        say(sb, i, "these are lost ");
+        assert_int_equal(spool_discard(&x->out[i].spool, x->out[i].fd, 4096, &err), 15);
+    }
+    say(sb, 1, "end");
+    finish(sb);
+    for (int i = 0; i < 2; i++) {
+        assert_non_null(x);
+        assert_int_equal(x->state, EXEC_DONE);
+        assert_true(x->ok);
+        assert_int_equal(x->out[SPOOL_STDOUT].spool.total, 15);
+        assert_int_equal(spool_bytes(&x->out[SPOOL_STDOUT].spool), 0);
+        assert_int_equal(x->out[SPOOL_STDERR].spool.total, 18);
+        assert_int_equal(spool_bytes(&x->out[SPOOL_STDERR].spool), 3);
+        assert_true(spool_has(&x->out[SPOOL_STDERR].spool, 15, 3));
+        assert_false(spool_has(&x->out[SPOOL_STDERR].spool, 14, 1));
+        assert_in_range(sb->part->bytes, 1, 10000);
+        killed(sb);
+        x = execs_find(sb->part, ID("p"));
+    }
+    (void)start(sb, ID("q"), JSON);
+    finish(sb);
+    execs_settle(sb->part);
+    assert_non_null(execs_find(sb->part, ID("p")));
+}
+
 /* A kill leaves the window of the file behind, with nothing in it. */
 static void test_a_killed_terminal_has_only_its_output(void **state) {
     struct sandbox *sb = *state;
@@ -383,6 +415,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_what_was_evicted_stays_away, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_oldest_leaves_after_the_answer, setup, teardown),
         cmocka_unit_test_setup_teardown(test_one_whose_files_are_missing_is_not_taken_up, setup,
+                                        teardown),
+        cmocka_unit_test_setup_teardown(test_output_that_a_full_disk_did_not_take_is_counted, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(test_a_killed_terminal_has_only_its_output, setup,
                                         teardown),
