@@ -56,7 +56,9 @@ static void exec_hello(struct exec *x, const struct initmsg_report *r, const str
             loop_del(x->jail->host->loop, &x->src); /* it died meanwhile: process 1 reports it */
             return;
         }
-        jail_fail(x->jail, "cgroup attach", err.code, err.text);
+        if (!jail_displaces(x->jail, x, &err)) {
+            jail_fail(x->jail, "cgroup attach", err.code, err.text);
+        }
         return;
     }
     if (exec_offer(x, cred->pid, &err) != 0) {

@@ -164,6 +164,7 @@ struct jail {
     unsigned forked;              /* so far */
     unsigned lost;                /* children in a row that died before they were used */
     uint64_t lost_ns;             /* the last of them */
+    unsigned displaced;           /* … that lost their groups, see jail_displaces() */
     bool sandbox;                 /* several at once: each has its own pids and CPU share */
     bool sealed;                  /* process 1 has no power any more */
     bool reported;                /* failed() was called */
@@ -287,6 +288,11 @@ void jail_newest(struct jail *j);
 void jail_stock(struct jail *jail, uint64_t wait_ns);
 void jail_sweep(void *arg);
 bool jail_spare_exited(struct jail *jail, uint32_t pid);
+/* A child cannot come into its groups. When somebody outside has removed them (they were empty
+ * until now), a sandbox goes on with another child: true, and `exec` is dismissed. False: it is not
+ * that, or it was so several times in a row. Without all its groups no child ever executes
+ * anything. */
+bool jail_displaces(struct jail *jail, struct exec *exec, const struct err *err);
 /* For jail.c: the end of all executions, used or not. */
 void jail_close_execs(struct jail *jail);
 int jail_remove_execs(struct jail *jail, struct err *err);

@@ -9,6 +9,7 @@
 #include "jail.h"
 
 #define JAIL_LOST_MAX 2
+#define JAIL_DISPLACED_MAX 4u
 #define JAIL_FULL_SLACK (1u << 20)
 #define JAIL_SWEEP_NS (2 * CLOCK_NS_PER_MS)
 #define JAIL_SPARES_USED 2u
@@ -29,6 +30,12 @@ static bool jail_holds_groups(const struct jail *j, uint64_t *bytes) {
     return *bytes >= j->limits.v[LIMIT_MEM_BYTES];
 }
 
+/* Not the parent's: that of what lives is never empty. */
+static bool jail_lacks_group(const struct jail *j, const struct err *err) {
+    return j->sandbox && j->state == JAIL_READY && (err->code == ENOENT || err->code == ENODEV) &&
+           j->displaced < JAIL_DISPLACED_MAX;
+}
+
 static struct exec *jail_prepare(struct jail *j, struct err *err) {
     uint64_t bytes = 0;
     if (jail_holds_groups(j, &bytes)) {
@@ -42,7 +49,11 @@ static struct exec *jail_prepare(struct jail *j, struct err *err) {
         (void)exec_remove(x, NULL);
         cgroup_step_abandon(&x->cgroup);
         exec_free(x);
-        return NULL;
+        if (!jail_lacks_group(j, err)) {
+            return NULL;
+        }
+        j->displaced++;
+        return jail_prepare(j, err);
     }
     return x;
 }
@@ -122,6 +133,7 @@ struct exec *jail_take_spare(struct jail *j) {
     j->spare = x->next;
     x->next = NULL;
     j->lost = 0;
+    j->displaced = 0;
     if (j->sandbox && j->used_ns == 0) {
         jail_newest(j);
     }
@@ -200,14 +212,30 @@ void jail_stock(struct jail *j, uint64_t wait_ns) {
     }
 }
 
-/* The process that waits died: the kernel's oom killer may pick it. Another one is made when it is
- * needed (jail_renew()): `ready` has the owner look again, and decide. */
-static void jail_lose_spare(struct jail *j, struct exec *x) {
+static void jail_unlink_spare(struct jail *j, const struct exec *x) {
     struct exec **at = &j->spare;
     while (*at != x) {
         at = &(*at)->next;
     }
     *at = x->next;
+}
+
+bool jail_displaces(struct jail *j, struct exec *x, const struct err *err) {
+    if (!jail_lacks_group(j, err)) {
+        return false;
+    }
+    j->displaced++;
+    jail_unlink_spare(j, x);
+    jail_dismiss(j, x);
+    jail_stock(j, JAIL_SWEEP_NS);
+    j->events->ready(j->arg, j);
+    return true;
+}
+
+/* The process that waits died: the kernel's oom killer may pick it. Another one is made when it is
+ * needed (jail_renew()): `ready` has the owner look again, and decide. */
+static void jail_lose_spare(struct jail *j, struct exec *x) {
+    jail_unlink_spare(j, x);
     j->lost++;
     jail_dismiss(j, x);
     x->dismissed = false; /* it is gone already … */

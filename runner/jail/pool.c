@@ -13,7 +13,7 @@
 
 #define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)     /* after a jail could not be made */
 #define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)    /* until a kind is no longer kept warm */
-#define POOL_LEFT_IDLE_NS (2 * CLOCK_NS_PER_S) /* … that is for who gets what others leave */
+#define POOL_LEFT_IDLE_NS (CLOCK_NS_PER_S / 2) /* … that is for who gets what others leave */
 #define POOL_SPARE 16                          /* slots of jails that are dying */
 
 static void pool_ready(void *arg, struct jail *jail);

@@ -45,6 +45,7 @@ struct fake_kernel {
     struct fake_jail jail; /* one at a time */
     unsigned made, gone;   /* groups of steps */
     unsigned attached;     /* processes that were put into one */
+    unsigned homeless;     /* so many of the next find theirs removed */
     uint64_t oom_kills, cpu_ns;
     int root;     /* what process 1 gives as the root of what can be written; 0 = any directory */
     int listener; /* … and as the listener of its filter; 0 = one that is silent */
@@ -333,7 +334,11 @@ int cgroup_step_expect(const struct cgroup_host *host, const struct cgroup_jail 
 
 int cgroup_step_attach(const struct cgroup_host *host, const struct cgroup_jail *jail,
                        struct cgroup_step *step, pid_t pid, struct err *err) {
-    (void)host, (void)jail, (void)step, (void)pid, (void)err;
+    (void)host, (void)jail, (void)step, (void)pid;
+    if (fake.homeless > 0) {
+        fake.homeless--;
+        return err_set(err, ERR_SYSTEM, ENOENT, "opening cgroup.procs");
+    }
     fake.attached++;
     return 0;
 }

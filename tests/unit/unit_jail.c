@@ -364,6 +364,30 @@ static void children_that_die_are_not_made_as_fast_as_they_die(void **state) {
     finish();
 }
 
+/* Somebody outside removes groups that are empty: for a moment those of a child are. */
+static void a_sandbox_goes_on_when_the_groups_of_a_child_are_removed(void **state) {
+    (void)state;
+    struct err err = {0};
+    for (unsigned times = 1; times <= 10; times += 3) {
+        begin_ready();
+        unit_works(jail_make_sandbox(w.jail, &err), err);
+        fake.homeless = times;
+        runs(0);
+        unsigned before = fake.attached;
+        passes(100 * MS);
+        if (times > 4) { /* it is something else */
+            assert_int_equal(w.failed, 1);
+        } else {
+            assert_int_equal(fake.homeless, 0);
+            assert_int_equal(w.failed, 0);
+            assert_true(fake.attached > before && jail_is_ready(w.jail));
+            for (unsigned n = 0; n + 2 < fake.jail.children; n++)
+                assert_true(n == 0 || fake.jail.child[n].sock < 0); /* told to go */
+        }
+        finish();
+    }
+}
+
 static void who_says_hello_from_elsewhere_is_not_moved(void **state) {
     (void)state;
     struct err err = {0};
@@ -505,6 +529,7 @@ int main(void) {
         cmocka_unit_test(a_child_that_waits_and_is_called_dead_is),
         cmocka_unit_test(of_a_dead_one_nothing_is_looked_up),
         cmocka_unit_test(children_that_die_are_not_made_as_fast_as_they_die),
+        cmocka_unit_test(a_sandbox_goes_on_when_the_groups_of_a_child_are_removed),
         cmocka_unit_test(who_says_hello_from_elsewhere_is_not_moved),
         cmocka_unit_test(who_has_the_number_of_a_dead_child_is_left_alone),
         cmocka_unit_test(what_is_no_listener_does_not_keep_the_loop_awake),
