@@ -11,10 +11,12 @@
 #include "pool_internal.h"
 #include "str.h"
 
-#define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)     /* after a jail could not be made */
-#define POOL_IDLE_NS (300 * CLOCK_NS_PER_S)    /* until a kind is no longer kept warm */
-#define POOL_LEFT_IDLE_NS (CLOCK_NS_PER_S / 2) /* … that is for who gets what others leave */
-#define POOL_SPARE 16                          /* slots of jails that are dying */
+#define POOL_RETRY_NS (1 * CLOCK_NS_PER_S)  /* after a jail could not be made */
+#define POOL_IDLE_NS (300 * CLOCK_NS_PER_S) /* until a kind is no longer kept warm */
+/* … that is for who gets what others leave: no less than between the ends of runs that compute for
+ * a second, or the next ones find none, and get groups of their own (see cgroup_left_init()). */
+#define POOL_LEFT_IDLE_NS (2 * CLOCK_NS_PER_S)
+#define POOL_SPARE 16 /* slots of jails that are dying */
 
 static void pool_ready(void *arg, struct jail *jail);
 static void pool_failed(void *arg, struct jail *jail, const char *stage, int code,

@@ -449,6 +449,9 @@ class Pair:
     def rest(self):
         self.client.close()
         self.bases = self.guard.dirs or clean.cgroup_bases(self.runner_pid)
+        now = time.monotonic()
+        while clean.keeps_left(self.bases, now):
+            time.sleep(0.1)
         self.base = clean.settle(self.snapshot)
         self.base["marked processes"] = []
 
@@ -472,7 +475,7 @@ class Pair:
             left = [one for one in left if not one.startswith(tuple(skip))]
             if not left:
                 break
-            if time.monotonic() > end:
+            if time.monotonic() > end and not clean.keeps_left(self.bases, end):
                 if os.environ.get("PINFOLD_TEST_FDS"):
                     for pid in [self.server_pid, self.runner_pid] + self.shard_pids():
                         print("# %d: %s" % (pid, clean.descriptors(pid)))
