@@ -88,6 +88,11 @@ void jail_seal(struct jail *jail) {
     (void)jail;
 }
 
+bool jail_displaces(struct jail *jail, struct exec *exec, const struct err *err) {
+    (void)jail, (void)exec, (void)err;
+    return false;
+}
+
 void jail_exec_ready(struct jail *jail, struct exec *exec) {
     (void)jail;
     (void)exec;
