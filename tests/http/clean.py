@@ -305,9 +305,6 @@ def threads(pid):
     return [one for one in names(at) if read("%s/%s/comm" % (at, one)).strip() != b"worker"]
 
 
-LEFT_SECONDS = 5  # POOL_LEFT_IDLE_NS, and what a busy machine adds
-
-
 def differences(base, now):
     """-> [sentence]"""
     found = []
@@ -330,11 +327,6 @@ def left_groups(bases):
     group with them, once who gives way has no more of them."""
     return [at for base in set(bases.values()) for at in tree(base)
             if os.path.basename(at) == "left" and os.path.exists(os.path.join(at, "cpu.idle"))]
-
-
-def keeps_left(bases, end):
-    """Are some of them there, and that for less than LEFT_SECONDS after `end`?"""
-    return time.monotonic() < end + LEFT_SECONDS and left_groups(bases) != []
 
 
 def settle(take, seconds=10, still=0.15):
