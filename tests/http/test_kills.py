@@ -108,7 +108,7 @@ class Load:
             sure = life == self.life and life % 2 == 0
             self.snapshots[json.loads(answer[1])["id"]] = life if sure else None
         with self.lock:
-            keep = sum(1 for one in self.boxes.values() if not one.deleted) <= 8
+            keep = sum(one.life == self.life and not one.deleted for one in self.boxes.values()) <= 8
         if not keep or random.random() < 0.5:
             box.asked = True
             answer = ask(self.pair, "DELETE", box.path)
@@ -221,7 +221,10 @@ def _(_):
                 kill(pair, load, who)
                 if turn % 10 == 9:
                     print("# %d kills, %d runs told of" % (turn + 1, len(load.told)), flush=True)
-            time.sleep(0.5)
+            # Each of the two who make sandboxes deletes at most the one that he has just made.
+            check.eventually(lambda: sum(one.life == load.life and not one.asked
+                                         for one in list(load.boxes.values())) > 2,
+                             15, "sandboxes after the last kill", 0.05)
         finally:
             load.stop.set()
             for one in threads:
