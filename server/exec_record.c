@@ -32,8 +32,9 @@ enum exec_record_file {
     EXEC_RECORD_OUT = 1, /* its stdout has a file */
     EXEC_RECORD_ERR = 2,
     EXEC_RECORD_EVENTS = 4,
-    EXEC_RECORD_BARE = 8,   /* what has no file is not here: there was no room for it */
-    EXEC_RECORD_HEADS = 16, /* a head ends early: where each does follows, a uint64_t for each */
+    EXEC_RECORD_BARE = 8, /* what has no file is not here: there was no room for it */
+    EXEC_RECORD_HEADS =
+        16, /* a file has a gap: where each head ends follows, a uint64_t for each */
 };
 
 /* Then follow: the heads' ends, the events that wait, stdout and stderr as far as they have no
@@ -301,6 +302,8 @@ int exec_record_read_end(struct exec *x, const struct spool_log_record *rec) {
     uint64_t heads[SPOOL_STREAMS] = {UINT64_MAX, UINT64_MAX};
     size_t more = (r.files & EXEC_RECORD_HEADS) != 0 ? sizeof(heads) : 0;
     if (inside > SPOOL_EVENTS_WAIT || out > EXEC_INLINE_MAX || err > EXEC_INLINE_MAX ||
+        r.gone[SPOOL_STDOUT] > r.total[SPOOL_STDOUT] ||
+        r.gone[SPOOL_STDERR] > r.total[SPOOL_STDERR] ||
         rec->place.len != sizeof(r) + more + inside * sizeof(struct spool_event) + out + err ||
         r.end.cause >= CAUSE_COUNT || r.end.stage[sizeof(r.end.stage) - 1] != '\0' ||
         r.end.path[sizeof(r.end.path) - 1] != '\0')

@@ -98,6 +98,8 @@ bool exec_is_ours(const struct exec *exec);
 /* Lets a READY child go on that others of its user may have stopped. From here and not by process
  * 1: the signal must be there before the command is, which would count it as one of its own. */
 void exec_wake(const struct exec *exec);
+/* Kills a child that has said hello and executes nothing yet; process 1 reports its end. */
+void exec_kill_child(const struct exec *exec);
 
 /* Hands the command to a READY child and arms its limits. */
 int exec_start(struct exec *exec, const struct exec_request *request, struct err *err);

@@ -165,13 +165,22 @@ int exec_make_cgroup(struct exec *x, struct err *err) {
                : cgroup_step_expect(host, &x->jail->cgroup, &x->cgroup, err);
 }
 
-/* Where jail_shares_user(), other commands of the sandbox can stop the child that waits. */
-void exec_wake(const struct exec *x) {
+/* The directory in /proc stands for the very process that was looked at. */
+static void exec_signal_child(const struct exec *x, int sig) {
     char path[32];
     struct stat st;
     (void)snprintf(path, sizeof path, "/proc/%d", (int)x->outside_pid);
     fd_cleanup int child = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (child >= 0 && fstatat(child, "ns/pid", &st, 0) == 0 && st.st_ino == x->jail->pid_ns) {
-        (void)syscall(SYS_pidfd_send_signal, child, SIGCONT, NULL, 0);
+        (void)syscall(SYS_pidfd_send_signal, child, sig, NULL, 0);
     }
+}
+
+/* Where jail_shares_user(), other commands of the sandbox can stop the child that waits. */
+void exec_wake(const struct exec *x) {
+    exec_signal_child(x, SIGCONT);
+}
+
+void exec_kill_child(const struct exec *x) {
+    exec_signal_child(x, SIGKILL);
 }

@@ -226,6 +226,7 @@ bool jail_displaces(struct jail *j, struct exec *x, const struct err *err) {
     }
     j->displaced++;
     jail_unlink_spare(j, x);
+    exec_kill_child(x); /* not only told to go: it is outside of its limits, and may be stopped */
     jail_dismiss(j, x);
     jail_stock(j, JAIL_SWEEP_NS);
     j->events->ready(j->arg, j);

@@ -3,14 +3,18 @@
  * and what is between them are the real ones; the kernel is played. */
 #include "jail.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -27,7 +31,7 @@ static struct world {
     struct jail_host host;
     struct cgroup_host cgroups;
     struct jail *jail;
-    unsigned ready, failed, ended, gone, scheduled;
+    unsigned ready, failed, ended, gone, scheduled, killed;
     bool renews, kept; /* asks for another child as soon as one has ended; … which is there still */
     int master;
     struct wire_end end;
@@ -42,6 +46,25 @@ int sched_setscheduler(pid_t pid, int policy, const struct sched_param *param) {
     (void)pid, (void)policy, (void)param;
     w.scheduled++;
     return 0;
+}
+
+/* pidfd_send_signal(2) to who is named by a directory in /proc is played: the number of every child
+ * is this process's. */
+long syscall(long number, ...) {
+    long a[6];
+    va_list more;
+    va_start(more, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(more, long);
+    va_end(more);
+    struct stat st;
+    if (number == SYS_pidfd_send_signal && fstat((int)a[0], &st) == 0 && S_ISDIR(st.st_mode)) {
+        w.killed += (int)a[1] == SIGKILL;
+        return 0;
+    }
+    long (*real)(long, ...) = NULL;
+    *(void **)&real = dlsym(RTLD_NEXT, "syscall");
+    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
 static void is_ready(void *arg, struct jail *j) {
@@ -379,6 +402,7 @@ static void a_sandbox_goes_on_when_the_groups_of_a_child_are_removed(void **stat
             assert_int_equal(w.failed, 1);
         } else {
             assert_int_equal(fake.homeless, 0);
+            assert_int_equal(w.killed, times);
             assert_int_equal(w.failed, 0);
             assert_true(fake.attached > before && jail_is_ready(w.jail));
             for (unsigned n = 0; n + 2 < fake.jail.children; n++)
